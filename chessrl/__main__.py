@@ -1,0 +1,48 @@
+"""The one application: `python -m chessrl stage=NAME key=value ...`, or `chessrl`."""
+
+import sys
+from pathlib import Path
+
+import hydra
+import torch
+from omegaconf import DictConfig
+
+from chessrl.config import InputError, Run, parse
+from chessrl.progress import say
+from chessrl.report.tables import print_table, write_results
+from chessrl.scaling.collect import collect, tidy
+from chessrl.stages.pipeline import STAGES, pipeline
+from chessrl.stages.training import quiet
+
+
+def work(run: Run) -> None:
+    """Do the job that a configuration names."""
+    folder = Path(run.out or run.outputs)
+    if run.stage == "pipeline":
+        results = pipeline(run)
+        folder = folder / run.run
+        print_table(results, title=f"{run.run}, seed {run.seed}")
+    elif run.stage == "collect":
+        results = collect(run.runs)
+        print_table(results, title=run.runs)
+    else:
+        print_table([STAGES[run.stage](run)], title=run.stage)
+        return
+    write_results(folder, tidy(results), results)
+    say(f"written: {folder / 'results.csv'} and {folder / 'results.md'}")
+
+
+@hydra.main(version_base="1.3", config_path="../conf", config_name="config")
+def main(config: DictConfig) -> None:
+    """Entry point; bad input ends with one line and exit status 2."""
+    quiet()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        work(parse(config))
+    except (InputError, FileNotFoundError) as error:
+        say(f"chessrl: {error}")
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

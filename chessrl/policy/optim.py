@@ -1,0 +1,87 @@
+"""Optimisers and their schedule."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import AdamW, Muon, Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+
+from chessrl.config import OptimConfig
+
+
+class MuonAdamW(Optimizer):
+    """Muon (Jordan et al. 2024) for some parameters and AdamW for the others, as one optimiser."""
+
+    def __init__(self, muon: Muon, adamw: AdamW) -> None:
+        self.parts = (muon, adamw)
+        super().__init__(muon.param_groups + adamw.param_groups, {})
+        self._share_groups()
+
+    def _share_groups(self) -> None:
+        self.param_groups = [group for part in self.parts for group in part.param_groups]
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """One step of both."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for part in self.parts:
+            part.step()
+        return loss
+
+    def state_dict(self) -> dict[str, Any]:
+        """State of both."""
+        return {"parts": [part.state_dict() for part in self.parts]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take up the state of both."""
+        for part, state in zip(self.parts, state_dict["parts"], strict=True):
+            part.load_state_dict(state)
+        self._share_groups()
+
+
+def build_optimizer(model: nn.Module, config: OptimConfig) -> Optimizer:
+    """The optimiser a config asks for; norms and embeddings are not decayed."""
+    matrices, decayed, plain = [], [], []
+    for name, parameter in model.named_parameters():
+        if parameter.ndim < 2 or "embedding" in name:
+            plain.append(parameter)
+        elif config.name == "muon" and "blocks." in name:
+            matrices.append(parameter)
+        else:
+            decayed.append(parameter)
+    adamw = AdamW(
+        [
+            {"params": decayed, "weight_decay": config.weight_decay},
+            {"params": plain, "weight_decay": 0.0},
+        ],
+        lr=config.lr,
+        betas=(config.beta1, config.beta2),
+        fused=True,
+    )
+    if config.name == "adamw":
+        return adamw
+    return MuonAdamW(Muon(matrices, lr=config.matrix_lr, weight_decay=config.weight_decay), adamw)
+
+
+def schedule(config: OptimConfig, steps: int) -> Callable[[int], float]:
+    """Share of the peak rate at each step from 0: linear warm-up, cosine to `final` at the last."""
+    warm = round(config.warmup * steps)
+
+    def share(step: int) -> float:
+        if step < warm:
+            return (step + 1) / (warm + 1)
+        done = min((step - warm) / max(steps - 1 - warm, 1), 1.0)
+        return config.final + (1 - config.final) * (1 + math.cos(math.pi * done)) / 2
+
+    return share
+
+
+def build_schedule(optimizer: Optimizer, config: OptimConfig, steps: int) -> LambdaLR:
+    """The schedule of `schedule` as a scheduler that advances once per step."""
+    return LambdaLR(optimizer, schedule(config, steps))

@@ -1,0 +1,185 @@
+"""The model: a decoder in the form of Qwen3 (arXiv 2505.09388).
+
+RMSNorm before each block, rotary positions, grouped-query attention with normalised queries and
+keys, SwiGLU, no biases, untied embeddings. Shapes: B rows, T tokens, D width, H heads, E head dim.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from chessrl.config import ModelConfig
+
+
+class RMSNorm(nn.RMSNorm):
+    """Root-mean-square norm over the last dimension; the weight follows the input's precision."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.eps)
+
+
+def rotary_angles(positions: Tensor, head_dim: int, base: float) -> tuple[Tensor, Tensor]:
+    """Cosines and sines, (..., T, E) each, for integer positions (..., T)."""
+    inverse = base ** (-torch.arange(0, head_dim, 2, device=positions.device) / head_dim)
+    angles = positions[..., None].float() * inverse
+    angles = torch.cat([angles, angles], dim=-1)
+    return angles.cos(), angles.sin()
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn (..., T, E) queries or keys by their positions, halves paired as in Qwen3."""
+    left, right = x.chunk(2, dim=-1)
+    return x * cos.to(x.dtype) + torch.cat([-right, left], dim=-1) * sin.to(x.dtype)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
+    """Attention of (B, H, S, E) queries over (B, G, T, E) keys and values, H a multiple of G.
+
+    `bias`, (B, 1, S, T), is added to the scores; None stands for the causal mask. On a CPU plain
+    products are several times faster than the library's kernel, whose backward pass is slow there.
+    """
+    if q.device.type != "cpu":
+        return F.scaled_dot_product_attention(
+            q, k, v, attn_mask=bias, is_causal=bias is None, enable_gqa=True
+        )
+    if bias is None:
+        bias = causal_bias(q.shape[2], q.dtype)
+    shared = q.shape[1] // k.shape[1]
+    rows = q.unflatten(1, (-1, shared)).flatten(2, 3) * q.shape[-1] ** -0.5
+    scores = (rows @ k.transpose(-1, -2)).unflatten(2, (shared, -1)) + bias.unsqueeze(-3)
+    return (scores.softmax(-1).flatten(2, 3) @ v).view(q.shape)
+
+
+def causal_bias(length: int, dtype: torch.dtype) -> Tensor:
+    """(T, T): 0 where a row's column is not later than the row, minus infinity elsewhere."""
+    return torch.full((length, length), float("-inf"), dtype=dtype).triu(1)
+
+
+class KVCache:
+    """Keys and values of the tokens read so far, for rows that end at the same column.
+
+    Rows are padded on the left: row b holds its tokens in columns `start[b]` to `length`.
+    """
+
+    def __init__(self, config: ModelConfig, start: Tensor, columns: int, dtype: torch.dtype):
+        shape = (config.layers, start.shape[0], config.kv_heads, columns, config.head_dim)
+        self.keys = torch.zeros(shape, dtype=dtype, device=start.device)
+        self.values = torch.zeros(shape, dtype=dtype, device=start.device)
+        self.start = start
+        self.length = 0
+
+    def reserve(self, columns: int) -> None:
+        """Make room for so many columns in all."""
+        missing = columns - self.keys.shape[3]
+        if missing > 0:
+            more = (0, 0, 0, max(missing, self.keys.shape[3] // 2))
+            self.keys, self.values = F.pad(self.keys, more), F.pad(self.values, more)
+
+    def select(self, rows: Tensor) -> None:
+        """Keep these rows, in this order; a row may be named more than once."""
+        self.keys = self.keys[:, rows]
+        self.values = self.values[:, rows]
+        self.start = self.start[rows]
+
+
+class Attention(nn.Module):
+    """Grouped-query attention with normalised queries and keys."""
+
+    def __init__(self, config: ModelConfig, layer: int) -> None:
+        super().__init__()
+        self.layer, self.head_dim = layer, config.head_dim
+        self.q_proj = nn.Linear(config.width, config.heads * config.head_dim, bias=False)
+        self.k_proj = nn.Linear(config.width, config.kv_heads * config.head_dim, bias=False)
+        self.v_proj = nn.Linear(config.width, config.kv_heads * config.head_dim, bias=False)
+        self.o_proj = nn.Linear(config.heads * config.head_dim, config.width, bias=False)
+        self.q_norm = RMSNorm(config.head_dim, config.norm_eps)
+        self.k_norm = RMSNorm(config.head_dim, config.norm_eps)
+
+    def forward(
+        self, x: Tensor, cos: Tensor, sin: Tensor, cache: KVCache | None, bias: Tensor | None
+    ) -> Tensor:
+        split = (*x.shape[:2], -1, self.head_dim)
+        q = rotate(self.q_norm(self.q_proj(x).view(split)).transpose(1, 2), cos, sin)
+        k = rotate(self.k_norm(self.k_proj(x).view(split)).transpose(1, 2), cos, sin)
+        v = self.v_proj(x).view(split).transpose(1, 2)
+        if cache is not None:
+            end = cache.length + x.shape[1]
+            cache.keys[self.layer, :, :, cache.length : end] = k
+            cache.values[self.layer, :, :, cache.length : end] = v
+            k, v = cache.keys[self.layer, :, :, :end], cache.values[self.layer, :, :, :end]
+        return self.o_proj(attend(q, k, v, bias).transpose(1, 2).flatten(2))
+
+
+class Block(nn.Module):
+    """Attention, then a SwiGLU, each on the normalised stream."""
+
+    def __init__(self, config: ModelConfig, layer: int) -> None:
+        super().__init__()
+        self.input_norm = RMSNorm(config.width, config.norm_eps)
+        self.attention = Attention(config, layer)
+        self.ffn_norm = RMSNorm(config.width, config.norm_eps)
+        self.gate_proj = nn.Linear(config.width, config.ffn, bias=False)
+        self.up_proj = nn.Linear(config.width, config.ffn, bias=False)
+        self.down_proj = nn.Linear(config.ffn, config.width, bias=False)
+
+    def forward(
+        self, x: Tensor, cos: Tensor, sin: Tensor, cache: KVCache | None, bias: Tensor | None
+    ) -> Tensor:
+        x = x + self.attention(self.input_norm(x), cos, sin, cache, bias)
+        h = self.ffn_norm(x)
+        return x + self.down_proj(F.silu(self.gate_proj(h)) * self.up_proj(h))
+
+
+class Transformer(nn.Module):
+    """Tokens (B, T) in, logits over the vocabulary (B, T, V) out."""
+
+    def __init__(self, config: ModelConfig, vocabulary_size: int) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(vocabulary_size, config.width)
+        self.blocks = nn.ModuleList(Block(config, i) for i in range(config.layers))
+        self.final_norm = RMSNorm(config.width, config.norm_eps)
+        self.head = nn.Linear(config.width, vocabulary_size, bias=False)
+        self.apply(self._initialise)
+
+    def _initialise(self, module: nn.Module) -> None:
+        if isinstance(module, nn.Linear | nn.Embedding):
+            nn.init.normal_(module.weight, std=0.02)
+        if isinstance(module, Block):
+            for projection in (module.attention.o_proj, module.down_proj):
+                nn.init.normal_(projection.weight, std=0.02 / math.sqrt(2 * self.config.layers))
+
+    def forward(self, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
+        """Logits of the next token at each place.
+
+        Without a cache, rows start at column 0 and padding on the right changes nothing before it.
+        With one, `tokens` continue its rows and are added to it.
+        """
+        return self.head(self.features(tokens, cache))
+
+    def last_logits(self, tokens: Tensor, cache: KVCache) -> Tensor:
+        """Logits (B, V) after the last token only."""
+        return self.head(self.features(tokens, cache)[:, -1])
+
+    def features(self, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
+        """The normalised last hidden states (B, T, D), which the head reads."""
+        x = self.embedding(tokens)
+        columns = torch.arange(tokens.shape[1], device=tokens.device)
+        bias = None
+        if cache is not None:
+            cache.reserve(cache.length + tokens.shape[1])
+            columns = columns + cache.length
+            seen = torch.arange(cache.length + tokens.shape[1], device=tokens.device)
+            hidden = (seen > columns[:, None]) | (seen < cache.start[:, None, None])
+            hidden &= seen != columns[:, None]  # padding sees itself, or its softmax were NaN
+            bias = torch.zeros(hidden.shape, dtype=x.dtype, device=x.device)
+            bias = bias.masked_fill_(hidden, float("-inf"))[:, None]
+            columns = (columns - cache.start[:, None]).clamp(min=0)[:, None]
+        cos, sin = rotary_angles(columns, self.config.head_dim, self.config.rope_base)
+        for block in self.blocks:
+            x = block(x, cos, sin, cache, bias)
+        if cache is not None:
+            cache.length += tokens.shape[1]
+        return self.final_norm(x)

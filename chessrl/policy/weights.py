@@ -1,0 +1,57 @@
+"""Weights on disk: one safetensors file that carries its model config and vocabulary with it."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from chessrl.artifacts import atomic_path
+from chessrl.config import InputError, ModelConfig
+from chessrl.policy.transformer import Transformer
+
+
+def save_model(path: Path, model: Transformer, vocabulary: str) -> None:
+    """Write weights, model config and vocabulary hash, whole or not at all."""
+    about = {
+        "model": json.dumps(asdict(model.config)),
+        "vocabulary": vocabulary,
+        "vocabulary_size": str(model.head.out_features),
+    }
+    tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+    with atomic_path(path) as temporary:
+        save_file(tensors, temporary, metadata=about)
+
+
+def load_model(path: Path, vocabulary: str) -> Transformer:
+    """Rebuild the model that a weights file holds, from the file alone.
+
+    Raises:
+        InputError: there is no such file, it is damaged, or it speaks another vocabulary.
+    """
+    if not path.is_file():
+        raise InputError(
+            f"no weights at {path}: run the stage that makes them, or mend checkpoint="
+        )
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise InputError(f"{path} is no safetensors file, or a damaged one: {error}") from error
+    if about.get("vocabulary") != vocabulary:
+        raise InputError(
+            f"{path} speaks vocabulary {about.get('vocabulary')}, this version {vocabulary}"
+        )
+    model = Transformer(ModelConfig(**json.loads(about["model"])), int(about["vocabulary_size"]))
+    model.load_state_dict(tensors)
+    return model.eval()
+
+
+def new_model(config: ModelConfig, vocabulary_size: int, seed: int) -> Transformer:
+    """A freshly initialised model; the same seed gives the same weights."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Transformer(config, vocabulary_size)

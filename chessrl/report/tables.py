@@ -1,0 +1,107 @@
+"""Tables that people read: on the terminal and as Markdown."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from chessrl.artifacts import PassAtK, Result, write_text
+
+BINS = ("all", "B0", "B1", "B2", "B3", "B4", "B5")
+
+
+def summary(results: Iterable[Result]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows: one row per measured model, or per stage where none was measured."""
+    results = list(results)
+    measured = [result for result in results if result.pass_at_k]
+    if not measured:
+        header = ["stage", "model", "parameters", "tokens", "FLOPs", "seconds"]
+        rows = [
+            [
+                result.stage,
+                result.model,
+                _count(result.n_params),
+                _count(result.tokens.get(result.stage)),
+                _flops(sum(result.flops.values())),
+                f"{result.seconds:.0f}",
+            ]
+            for result in results
+        ]
+        return header, rows
+    most = max(row.k for row in measured[0].pass_at_k)
+    header = [
+        "after", "model", "tokens", "FLOPs", "nats/token", "nats/ply", "legal", "well formed",
+        "pass@1 (95%)", f"pass@{most} (95%)", *(f"{name} @1 / @{most}" for name in BINS[1:]),
+    ]  # fmt: skip
+    rows = []
+    for result in measured:
+        found = {(row.bin, row.k): row for row in result.pass_at_k}
+        top = max(row.k for row in result.pass_at_k)
+        measures = result.measures
+        rows.append(
+            [
+                result.of,
+                result.model,
+                _count(result.tokens.get(result.of)),
+                _flops(sum(result.flops.values())),
+                f"{measures['game_nats_per_token']:.3f}",
+                f"{measures['game_nats_per_ply']:.3f}",
+                _percent(measures["legal"]),
+                _percent(measures["well_formed"]),
+                _interval(found["all", 1]),
+                _interval(found["all", top]),
+                *(_pair(found.get((name, 1)), found.get((name, top))) for name in BINS[1:]),
+            ]
+        )
+    return header, rows
+
+
+def print_table(results: Iterable[Result], title: str) -> None:
+    """Show the summary on standard output."""
+    header, rows = summary(results)
+    table = Table(title=title, title_justify="left")
+    for name in header:
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(*row)
+    width = None if Console().is_terminal else 200
+    Console(width=width).print(table)
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def write_results(folder: Path, table: pd.DataFrame, results: Iterable[Result]) -> None:
+    """Write results.csv, all numbers in full, and results.md, the summary."""
+    write_text(folder / "results.csv", table.to_csv(index=False))
+    write_text(folder / "results.md", markdown(*summary(results)))
+
+
+def _count(value: float | None) -> str:
+    if not value:
+        return ""
+    for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.3g}{unit}"
+    return f"{value:.0f}"
+
+
+def _flops(value: float) -> str:
+    return f"{value:.2e}" if value else ""
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f}%"
+
+
+def _interval(row: PassAtK) -> str:
+    return f"{100 * row.mean:.1f}% ({100 * row.low:.1f}-{100 * row.high:.1f})"
+
+
+def _pair(one: PassAtK | None, many: PassAtK | None) -> str:
+    return f"{100 * one.mean:.1f} / {100 * many.mean:.1f}" if one and many else ""

@@ -1,0 +1,149 @@
+"""What a trained model can do: pass@k on the test puzzles, and the loss on held-out games."""
+
+import csv
+import io
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from chessrl import compute
+from chessrl.artifacts import PassAtK, Result, write_text
+from chessrl.board import tokens
+from chessrl.board.puzzles import BINS, Puzzle, read_puzzles
+from chessrl.board.skips import SkipReport
+from chessrl.config import Run
+from chessrl.metrics import clustered_mean, pass_at_k, powers_of_two
+from chessrl.policy.losses import masked_nll
+from chessrl.policy.transformer import Transformer
+from chessrl.policy.weights import load_model
+from chessrl.progress import Meter
+from chessrl.stages.batches import Dataset, in_order
+from chessrl.stages.rollouts import Rollout, play, seeded
+from chessrl.stages.runs import folder, inherited, parent, weights_file
+from chessrl.stages.traces import selected
+
+AGGREGATES = {"all": BINS, "B1-B4": BINS[1:5]}
+"""Bins that are also reported together; B1-B4 as in the chess study."""
+
+
+def evaluate(run: Run) -> Result:
+    """Measure the model that stage `evaluate.of` left, or that of `checkpoint=`."""
+    out = folder(run, "evaluate")
+    if (done := out.finished) is not None:
+        return done
+    config = run.evaluate
+    prepared = parent(run, "prepare").path
+    puzzles = selected(
+        read_puzzles(prepared / "puzzles" / "test.csv", SkipReport()), config.puzzles, 0
+    )
+    model = load_model(weights_file(run, config.of), tokens.VOCABULARY_HASH)
+    result = inherited(run, "evaluate")
+    result.of, result.model = config.of, model.config.name
+    result.n_params = compute.parameters(model.config, len(tokens.TOKENS))
+    began = time.monotonic()
+    label = f"evaluate {config.of}"
+    with out.started(run, {"stage": "evaluate", "of": config.of}):
+        rollouts: list[Rollout] = []
+        at_once = config.batch // config.samples
+        with Meter(label, len(puzzles), "puzzles") as meter:
+            for first in range(0, len(puzzles), at_once):
+                batch = puzzles[first : first + at_once]
+                rollouts += play(
+                    model,
+                    batch,
+                    config.samples,
+                    form=run.prompt.form,
+                    thinks=config.of != "pretrain",
+                    budget=config.max_new_tokens,
+                    temperature=config.temperature,
+                    generator=seeded(run.seed, first),
+                )
+                meter.advance(first + len(batch))
+        solved = np.array([r.outcome.reward for r in rollouts]).reshape(len(puzzles), -1)
+        _write_counts(out.path / "puzzles.csv", puzzles, solved)
+        result.pass_at_k = pass_at_k_by_bin(puzzles, solved)
+        result.measures = rates(rollouts) | game_loss(
+            model, Dataset(prepared / "validation"), run.pretrain.context, config.game_tokens
+        )
+        result.seconds = time.monotonic() - began
+        out.write(result)
+    return result
+
+
+def pass_at_k_by_bin(puzzles: Sequence[Puzzle], solved: np.ndarray) -> list[PassAtK]:
+    """pass@k with intervals for each bin and aggregate that has puzzles.
+
+    Args:
+        solved: (puzzles, n) reward of each sample, 0 or 1.
+    """
+    n = solved.shape[1]
+    right = solved.sum(axis=1).astype(int)
+    groups = {name: (name,) for name in BINS} | AGGREGATES
+    rows = []
+    for name, bins in groups.items():
+        counts = [c for puzzle, c in zip(puzzles, right, strict=True) if puzzle.bin in bins]
+        if not counts:
+            continue
+        for k in powers_of_two(n):
+            estimate = clustered_mean(np.array([pass_at_k(n, int(c), k) for c in counts]))
+            rows.append(
+                PassAtK(
+                    bin=name,
+                    k=k,
+                    mean=estimate.mean,
+                    low=estimate.low,
+                    high=estimate.high,
+                    puzzles=estimate.n,
+                )
+            )
+    return rows
+
+
+def rates(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Shares over all episodes, and mean lengths in tokens."""
+    n = len(rollouts)
+    ended: dict[str, int] = defaultdict(int)
+    for rollout in rollouts:
+        ended[f"ended_{rollout.outcome.ended_by}"] += 1
+    return {
+        "legal": sum(r.outcome.first_legal for r in rollouts) / n,
+        "well_formed": sum(r.well_formed for r in rollouts) / n,
+        "response_tokens": sum(sum(r.sample.sampled) for r in rollouts) / n,
+        "episodes": float(n),
+    } | {name: count / n for name, count in sorted(ended.items())}
+
+
+@torch.inference_mode()
+def game_loss(model: Transformer, games: Dataset, context: int, at_most: float) -> dict[str, float]:
+    """Held-out loss in nats per move token and per ply, over the same documents for every model.
+
+    Args:
+        context: longest document read.
+        at_most: tokens read; 0 means all.
+    """
+    nats = targets = plies = read = 0.0
+    openers = torch.tensor([tokens.begins_move([], i) for i in range(len(tokens.TOKENS))])
+    promotes = tokens.ID["="]
+    for batch in in_order(games, 16384, context, tokens.PAD):
+        logits = model(batch.inputs)
+        nats += float(masked_nll(logits, batch.targets, batch.mask))
+        targets += float(batch.mask.sum())
+        begun = openers[batch.targets] & (batch.inputs != promotes) & batch.mask
+        plies += float(begun.sum())
+        read += batch.tokens
+        if at_most and read >= at_most:
+            break
+    return {"game_nats_per_token": nats / targets, "game_nats_per_ply": nats / plies}
+
+
+def _write_counts(path: Path, puzzles: Sequence[Puzzle], solved: np.ndarray) -> None:
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["puzzle", "rating", "bin", "samples", "solved"])
+    for puzzle, row in zip(puzzles, solved, strict=True):
+        table.writerow([puzzle.id, puzzle.rating, puzzle.bin, len(row), int(row.sum())])
+    write_text(path, text.getvalue())

@@ -1,0 +1,52 @@
+"""Next-token training under Lightning: pretraining and SFT are one step on different data."""
+
+import lightning as L
+import torch
+from lightning.pytorch.utilities.types import OptimizerLRScheduler
+from torch import Tensor
+
+from chessrl.config import OptimConfig
+from chessrl.policy.losses import masked_nll
+from chessrl.policy.optim import build_optimizer, build_schedule
+from chessrl.policy.transformer import Transformer
+from chessrl.stages.batches import Batch, Schedule
+from chessrl.stages.training import check_finite, gradient_norm
+
+
+class LanguageModel(L.LightningModule):
+    """Learns to predict the targets of documents."""
+
+    def __init__(
+        self, model: Transformer, schedule: Schedule, optim: OptimConfig, label: str
+    ) -> None:
+        super().__init__()
+        self.model, self.schedule, self.optim = model, schedule, optim
+        self.label = label
+
+    def training_step(self, batch: Batch, _: int) -> Tensor:
+        """Mean loss in nats per target."""
+        logits = self.model(batch.inputs)
+        loss = masked_nll(logits, batch.targets, batch.mask) / batch.mask.sum()
+        check_finite(loss, self.label, self.global_step)
+        self._loss = loss.detach()
+        return loss
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Log before the gradient is clipped."""
+        self.log_dict(
+            {
+                "loss": self._loss,
+                "tokens": float(self.schedule.cumulative[self.global_step]),
+                "lr": optimizer.param_groups[0]["lr"],
+                "gradient_norm": gradient_norm(optimizer),
+            }
+        )
+
+    def configure_optimizers(self) -> OptimizerLRScheduler:
+        """Optimiser and schedule of the config, one advance per step."""
+        optimizer = build_optimizer(self.model, self.optim)
+        scheduler = build_schedule(optimizer, self.optim, len(self.schedule))
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
+        }

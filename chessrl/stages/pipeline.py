@@ -1,0 +1,41 @@
+"""The whole pipeline: every stage in turn, the model measured after each training stage."""
+
+from chessrl.artifacts import Result
+from chessrl.config import Run
+from chessrl.progress import say
+from chessrl.stages.evaluate import evaluate
+from chessrl.stages.prepare import prepare
+from chessrl.stages.pretrain import pretrain
+from chessrl.stages.rl import rl
+from chessrl.stages.runs import TRAINED, folder, with_stage
+from chessrl.stages.sft import sft
+from chessrl.stages.traces import traces
+
+STAGES = {
+    "prepare": prepare,
+    "pretrain": pretrain,
+    "traces": traces,
+    "sft": sft,
+    "rl": rl,
+    "evaluate": evaluate,
+}
+
+
+def pipeline(run: Run) -> list[Result]:
+    """Run what has not been run yet; results in the order of the stages."""
+    results = []
+    for stage in ("prepare", "pretrain", "traces", "sft", "rl"):
+        results.append(_do(with_stage(run, stage), stage))
+        if stage in TRAINED:
+            results.append(_do(with_stage(run, "evaluate", stage), "evaluate"))
+    return results
+
+
+def _do(run: Run, stage: str) -> Result:
+    out = folder(run, stage)
+    known = out.finished is not None
+    result = STAGES[stage](run)
+    name = f"{stage} of {run.evaluate.of}" if stage == "evaluate" else stage
+    state = "was finished before" if known else f"took {result.seconds:.0f} s"
+    say(f"{name}: {state}, {out.path}")
+    return result

@@ -1,0 +1,80 @@
+"""Second stage: the model learns to continue human games."""
+
+from chessrl import compute
+from chessrl.artifacts import Result, RunFolder
+from chessrl.board import tokens
+from chessrl.config import OptimConfig, Run
+from chessrl.policy.transformer import Transformer
+from chessrl.policy.weights import new_model, save_model
+from chessrl.stages.batches import Dataset, Schedule
+from chessrl.stages.language import LanguageModel
+from chessrl.stages.runs import folder, inherited, parent
+from chessrl.stages.training import fit
+
+VOCABULARY_SIZE = len(tokens.TOKENS)
+
+
+def pretrain(run: Run) -> Result:
+    """Train a new model on the prepared games for `pretrain.tokens` tokens."""
+    out = folder(run, "pretrain")
+    if (done := out.finished) is not None:
+        return done
+    config = run.pretrain
+    schedule = Schedule(
+        Dataset(parent(run, "prepare").path / "train"),
+        batch_tokens=config.batch_tokens,
+        context=config.context,
+        seed=run.seed,
+        pad=tokens.PAD,
+        tokens=config.tokens,
+    )
+    model = new_model(run.model, VOCABULARY_SIZE, run.seed)
+    with out.started(run, {"stage": "pretrain"}):
+        return train_on_documents(
+            run, "pretrain", out, model, schedule, config.optim,
+            checkpoint_every=config.checkpoint_every, log_every=config.log_every,
+        )  # fmt: skip
+
+
+def train_on_documents(
+    run: Run,
+    stage: str,
+    out: RunFolder,
+    model: Transformer,
+    schedule: Schedule,
+    optim: OptimConfig,
+    *,
+    checkpoint_every: int,
+    log_every: int,
+) -> Result:
+    """Train, save the weights and write the result: the common part of pretraining and SFT."""
+    save_model(out.checkpoints / "start.safetensors", model, tokens.VOCABULARY_HASH)
+    module = LanguageModel(model, schedule, optim, stage)
+    seconds = fit(
+        module,
+        schedule.batch,
+        label=stage,
+        steps=len(schedule),
+        folder=out,
+        config=run.trainer,
+        precision=run.trainer.precision,
+        checkpoint_every=checkpoint_every,
+        log_every=log_every,
+        clip=optim.clip,
+        shown=("loss",),
+    )
+    save_model(out.checkpoints / "model.safetensors", model, tokens.VOCABULARY_HASH)
+    result = inherited(run, stage)
+    result.model = model.config.name
+    result.n_params = compute.parameters(model.config, VOCABULARY_SIZE)
+    result.tokens[stage] = float(schedule.tokens)
+    result.flops[stage] = compute.training_flops(result.n_params, schedule.tokens)
+    mean_length = schedule.tokens / sum(map(len, schedule.steps))
+    forward = compute.exact_forward_flops(
+        model.config, VOCABULARY_SIZE, schedule.tokens, mean_length
+    )
+    result.exact_flops[stage] = 3 * forward
+    result.measures = {"steps": float(len(schedule)), "epochs": schedule.epochs}
+    result.seconds = seconds
+    out.write(result)
+    return result

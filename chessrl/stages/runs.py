@@ -1,0 +1,118 @@
+"""Which run a configuration names: its settings, its parents, its folder.
+
+    prepare -> pretrain -> traces -> sft -> rl, and evaluate of any of the last three
+
+The configuration alone decides all of them, so a stage finds its parents by working out what they
+would be called.
+"""
+
+import dataclasses
+from functools import cache
+from pathlib import Path
+
+from chessrl.artifacts import Result, RunFolder, decisive, identity, sha256
+from chessrl.board.tokens import VOCABULARY_HASH
+from chessrl.config import InputError, Run
+
+PARENTS = {
+    "prepare": (),
+    "pretrain": ("prepare",),
+    "traces": ("prepare", "pretrain"),
+    "sft": ("traces", "pretrain"),
+    "rl": ("prepare", "sft"),
+}
+SETTINGS = {
+    "prepare": ("data", "prompt"),
+    "pretrain": ("model", "pretrain", "seed"),
+    "traces": ("traces", "seed"),
+    "sft": ("sft", "seed"),
+    "rl": ("rl", "seed"),
+    "evaluate": ("evaluate", "seed"),
+}
+TRAINED = ("pretrain", "sft", "rl")
+
+
+@cache
+def _content(path: str) -> str:
+    if not Path(path).is_file():
+        raise InputError(f"{path}: no such file; mend data.paths, data.puzzles or checkpoint=")
+    return sha256(Path(path))
+
+
+def parents(run: Run, stage: str) -> dict[str, str]:
+    """Identities of the runs that a stage builds on, by their stage."""
+    names = ("prepare", run.evaluate.of) if stage == "evaluate" else PARENTS[stage]
+    if run.checkpoint and stage not in ("prepare", "pretrain"):
+        known = {name: run_identity(run, name) for name in names if name not in TRAINED}
+        return known | {"checkpoint": _content(run.checkpoint)[:12]}
+    return {name: run_identity(run, name) for name in names}
+
+
+def run_identity(run: Run, stage: str) -> str:
+    """The hash that names a stage of this configuration."""
+    settings = {name: decisive(getattr(run, name)) for name in SETTINGS[stage]}
+    if stage == "prepare":
+        settings["vocabulary"] = VOCABULARY_HASH
+        settings["games"] = [_content(path) for path in run.data.paths]
+        settings["puzzles"] = _content(run.data.puzzles)
+    if stage in TRAINED:
+        trainer = run.trainer
+        settings["precision"] = trainer.rl_precision if stage == "rl" else trainer.precision
+    return identity(stage, settings, parents(run, stage))
+
+
+def folder(run: Run, stage: str) -> RunFolder:
+    """The folder of a stage; the stage that runs may be sent elsewhere by `out=`."""
+    name = run_identity(run, stage)
+    if run.out is not None and stage == run.stage:
+        return RunFolder(Path(run.out), name)
+    label = f"{stage}-{run.evaluate.of}" if stage == "evaluate" else stage
+    return RunFolder(Path(run.outputs) / run.run / f"{label}-{name}", name)
+
+
+def parent(run: Run, stage: str) -> RunFolder:
+    """The finished run of an earlier stage.
+
+    Raises:
+        InputError: it has not been made yet.
+    """
+    found = folder(run, stage)
+    if found.finished is None:
+        raise InputError(
+            f"{stage} has not finished in {found.path}: run `make {stage}` or "
+            f"`python -m chessrl stage={stage}` with the same settings first"
+        )
+    return found
+
+
+def weights_file(run: Run, stage: str) -> Path:
+    """Weights that a stage left, or those of `checkpoint=`."""
+    if run.checkpoint:
+        return Path(run.checkpoint)
+    return parent(run, stage).checkpoints / "model.safetensors"
+
+
+def inherited(run: Run, stage: str) -> Result:
+    """An unwritten result that starts from what the parents of a stage spent."""
+    result = Result(
+        stage=stage,
+        identity=run_identity(run, stage),
+        parents=parents(run, stage),
+        seed=run.seed,
+        prompt=run.prompt.form,
+        model=run.model.name,
+    )
+    for name in result.parents:
+        if name == "checkpoint":
+            continue
+        spent = parent(run, name).finished
+        result.n_params = spent.n_params or result.n_params
+        for field in ("tokens", "flops", "exact_flops"):
+            getattr(result, field).update(getattr(spent, field))
+    return result
+
+
+def with_stage(run: Run, stage: str, of: str | None = None) -> Run:
+    """The same configuration for another stage."""
+    evaluate = dataclasses.replace(run.evaluate, of=of or run.evaluate.of)
+    return dataclasses.replace(run, stage=stage, evaluate=evaluate, out=None)

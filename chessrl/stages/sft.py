@@ -1,0 +1,31 @@
+"""Fourth stage: the model learns to think in traces and to answer."""
+
+from chessrl.artifacts import Result
+from chessrl.board import tokens
+from chessrl.config import Run
+from chessrl.policy.weights import load_model
+from chessrl.stages.batches import Dataset, Schedule
+from chessrl.stages.pretrain import train_on_documents
+from chessrl.stages.runs import folder, parent, weights_file
+
+
+def sft(run: Run) -> Result:
+    """Fine-tune the pretrained model on traces and answers for `sft.epochs` passes."""
+    out = folder(run, "sft")
+    if (done := out.finished) is not None:
+        return done
+    config = run.sft
+    schedule = Schedule(
+        Dataset(parent(run, "traces").path / "train"),
+        batch_tokens=config.batch_tokens,
+        context=config.context,
+        seed=run.seed,
+        pad=tokens.PAD,
+        epochs=config.epochs,
+    )
+    model = load_model(weights_file(run, "pretrain"), tokens.VOCABULARY_HASH)
+    with out.started(run, {"stage": "sft"}):
+        return train_on_documents(
+            run, "sft", out, model.train(), schedule, config.optim,
+            checkpoint_every=config.checkpoint_every, log_every=config.log_every,
+        )  # fmt: skip

@@ -1,0 +1,230 @@
+"""What the training stages share: Lightning, set up so that all log, save and resume alike."""
+
+import csv
+import io
+import logging
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.fabric.plugins import TorchCheckpointIO
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import Logger
+from torch.optim import Optimizer
+
+from chessrl.artifacts import RunFolder, atomic_path, write_text
+from chessrl.config import InputError, TrainerConfig
+from chessrl.progress import Meter, say
+
+
+class AtomicCheckpoints(TorchCheckpointIO):
+    """Checkpoints that appear whole or not at all, and load without running pickled code."""
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
+    ) -> None:
+        """Write beside the place, then move there."""
+        with atomic_path(Path(path)) as temporary:
+            torch.save(checkpoint, temporary)
+
+    def load_checkpoint(
+        self, path: Any, map_location: Any = None, weights_only: bool | None = None
+    ) -> dict[str, Any]:
+        """Read plain data and tensors only."""
+        return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint that can be read; damaged ones are named and passed over."""
+    for path in sorted(folder.glob("step-*.ckpt"), reverse=True):
+        try:
+            torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        except (RuntimeError, EOFError, OSError, ValueError) as error:
+            say(f"{path} cannot be read, going back to the one before: {error}".splitlines()[0])
+            continue
+        return path
+    return None
+
+
+class MetricsTable(Logger):
+    """metrics.csv: one row per step, columns in the order of their first appearance.
+
+    A resumed run keeps the earlier rows; a step that is logged again replaces its row.
+    """
+
+    name, version = "metrics", ""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+        self.rows: dict[int, dict[str, Any]] = {}
+        if path.exists():
+            with open(path, newline="", encoding="utf-8") as file:
+                self.rows = {int(row["step"]): row for row in csv.DictReader(file)}
+
+    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing: config.yaml holds them."""
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        """Add to the row of a step."""
+        values = {name: f"{value:.6g}" for name, value in metrics.items() if name != "epoch"}
+        if values:
+            self.rows[step] = self.rows.get(step, {"step": step}) | values
+
+    def save(self) -> None:
+        """Write the table, whole or not at all."""
+        columns = dict.fromkeys(name for row in self.rows.values() for name in row)
+        text = io.StringIO()
+        table = csv.DictWriter(text, list(columns), restval="", lineterminator="\n")
+        table.writeheader()
+        table.writerows(self.rows[step] for step in sorted(self.rows))
+        write_text(self.path, text.getvalue())
+
+    def finalize(self, status: str) -> None:
+        """Write the table at the end, whatever the end was."""
+        if self.rows:
+            self.save()
+
+
+class Watch(L.Callback):
+    """Shows progress, and keeps metrics.csv and the clock."""
+
+    def __init__(self, label: str, steps: int, table: MetricsTable, shown: Iterable[str]) -> None:
+        self.label, self.steps, self.table, self.shown = label, steps, table, tuple(shown)
+        self.seconds = 0.0
+        """Spent in training, earlier parts of a resumed run included."""
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Open the meter."""
+        self._clock = time.monotonic()
+        self._step = trainer.global_step
+        self.meter = Meter(self.label, self.steps, done=trainer.global_step).__enter__()
+
+    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+        """One step is done."""
+        now = time.monotonic()
+        self.seconds += now - self._clock
+        self._clock = now
+        logged = trainer.logged_metrics
+        facts = {name: float(logged[name]) for name in self.shown if name in logged}
+        self.meter.advance(trainer.global_step, **facts)
+
+    def on_exception(self, *_: Any) -> None:
+        """Close the meter."""
+        self.meter.__exit__(None, None, None)
+
+    def on_train_end(self, *_: Any) -> None:
+        """Close the meter."""
+        self.meter.__exit__(None, None, None)
+
+    def on_save_checkpoint(self, *_: Any) -> None:
+        """What is saved can be continued: so must its table be on disk."""
+        self.table.save()
+
+    def state_dict(self) -> dict[str, float]:
+        """The clock goes on after a resume."""
+        return {"seconds": self.seconds}
+
+    def load_state_dict(self, state_dict: dict[str, float]) -> None:
+        """Take up the clock."""
+        self.seconds = state_dict["seconds"]
+
+
+class Steps(Iterable):
+    """Batches of a run from the step at which the trainer stands: `batch_of(step)` is pure."""
+
+    def __init__(self, batch_of: Callable[[int], Any], steps: int, trainer: L.Trainer) -> None:
+        self.batch_of, self.steps, self.trainer = batch_of, steps, trainer
+
+    def __iter__(self) -> Iterator[Any]:
+        for step in range(self.trainer.global_step, self.steps):
+            yield self.batch_of(step)
+
+
+def fit(
+    module: L.LightningModule,
+    batch_of: Callable[[int], Any],
+    *,
+    label: str,
+    steps: int,
+    folder: RunFolder,
+    config: TrainerConfig,
+    precision: str,
+    checkpoint_every: int,
+    log_every: int,
+    clip: float | None,
+    shown: Iterable[str],
+) -> float:
+    """Train a module to `steps`, going on from its last readable checkpoint if there is one.
+
+    Args:
+        batch_of: batch of a step from 0, the same whenever it is asked for.
+        clip: largest gradient norm, None where the module clips by itself.
+        shown: logged names to show with the progress.
+
+    Returns:
+        Seconds spent in training, earlier parts included.
+    """
+    table = MetricsTable(folder.metrics)
+    watch = Watch(label, steps, table, shown)
+    keep = ModelCheckpoint(
+        dirpath=folder.checkpoints,
+        filename="step-{step:08d}",
+        auto_insert_metric_name=False,
+        every_n_train_steps=checkpoint_every,
+        monitor="step",
+        mode="max",
+        save_top_k=2,
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="lightning")
+        trainer = L.Trainer(
+            accelerator=config.accelerator,
+            devices=config.devices,
+            precision=precision,
+            max_steps=steps,
+            logger=table,
+            log_every_n_steps=log_every,
+            callbacks=[watch, keep],
+            gradient_clip_val=clip,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            plugins=[AtomicCheckpoints()],
+            use_distributed_sampler=False,
+        )
+        resume = last_checkpoint(folder.checkpoints)
+        if resume is not None:
+            say(f"{label}: going on from {resume}")
+        trainer.fit(module, Steps(batch_of, steps, trainer), ckpt_path=resume, weights_only=True)
+    if trainer.interrupted:
+        raise KeyboardInterrupt
+    return watch.seconds
+
+
+def check_finite(loss: torch.Tensor, label: str, step: int) -> None:
+    """Stop a run whose loss is no longer a number.
+
+    Raises:
+        InputError: it is not.
+    """
+    if not torch.isfinite(loss):
+        raise InputError(
+            f"{label}: the loss is {loss.item()} at step {step}; lower the learning rate. "
+            "The last checkpoint is whole"
+        )
+
+
+def gradient_norm(optimizer: Optimizer) -> torch.Tensor:
+    """Norm of all gradients together."""
+    grads = [p.grad for group in optimizer.param_groups for p in group["params"]]
+    return torch.nn.utils.get_total_norm([grad for grad in grads if grad is not None])
+
+
+def quiet() -> None:
+    """Keep Lightning's remarks on hardware and loaders out of the log."""
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
