@@ -6,6 +6,7 @@ Past `parse` there is no dictionary: every stage takes these dataclasses.
 from dataclasses import dataclass, field
 from typing import Any
 
+from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -324,6 +325,9 @@ class Run:
         _require(self.seed >= 0, f"seed={self.seed} is negative")
 
 
+ConfigStore.instance().store("schema", Run)
+
+
 def parse(config: DictConfig) -> Run:
     """The typed run that a composed configuration describes.
 
@@ -331,8 +335,10 @@ def parse(config: DictConfig) -> Run:
         InputError: a key is unknown, or a value has the wrong type or is out of range.
     """
     try:
-        merged = OmegaConf.merge(OmegaConf.structured(Run), config)
-        return OmegaConf.to_object(merged)
+        plain = OmegaConf.to_container(config, resolve=True)
+        return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Run), plain))
     except (OmegaConfBaseException, ValueError) as error:
-        lines = [line.strip() for line in str(error).splitlines() if "object_type" not in line]
+        noise = ("object_type", "reference_type")
+        lines = [line.strip() for line in str(error).splitlines()]
+        lines = [line for line in lines if not line.startswith(noise)]
         raise InputError("configuration: " + ", ".join(lines)) from error

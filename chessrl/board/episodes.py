@@ -96,7 +96,13 @@ class Episode:
         self._end(Turn(text, None, False), MALFORMED)
 
     def truncate(self) -> None:
-        """End the episode because the token budget ran out within an answer."""
+        """End the episode because the token budget ran out within an answer.
+
+        Raises:
+            ValueError: the episode was over before.
+        """
+        if self.over:
+            raise ValueError(f"puzzle {self.puzzle.id} is over: {self._ended_by}")
         self._ended_by = TRUNCATED
 
     @property

@@ -48,10 +48,11 @@ def clipped_surrogate(logp: Tensor, behaviour: Tensor, advantage: Tensor, clip: 
 
 
 def kl_k3(logp: Tensor, reference: Tensor) -> Tensor:
-    """Estimate k3 of KL(policy || reference) per token, in nats: r - 1 - log r, r = reference / policy.
+    """Estimate k3 of KL(policy || reference) per token, in nats.
 
-    Never negative, and unbiased for tokens sampled from the policy (Schulman 2020, "Approximating KL
-    divergence"); its gradient, as GRPO uses it, is on average that of KL(reference || policy).
+    r - 1 - log r with r = reference / policy: never negative, and unbiased for tokens sampled from
+    the policy (Schulman 2020, "Approximating KL divergence"). Its gradient, as GRPO uses it, is on
+    average that of KL(reference || policy).
     """
     log_ratio = reference - logp
     return log_ratio.expm1() - log_ratio

@@ -13,6 +13,9 @@ from torch import Tensor
 
 from chessrl.policy.transformer import KVCache, Transformer
 
+KEEP_SHARE = 0.75
+"""Rows that are done leave once so few are left: each leaving copies the cache."""
+
 
 @dataclass(slots=True)
 class Sample:
@@ -40,14 +43,14 @@ class Turns:
     ends: Callable[[Sequence[int], int], bool]
     """Given the tokens of the turn so far and the next sampled one: is the turn over with it?"""
     reply: Callable[[int, list[int]], list[int] | None]
-    """Given the row and the tokens of its turn: tokens to put in, None where the row is done."""
+    """Given the row and the tokens of its turn: one or more tokens to put in, None at its end."""
     keep_end: bool
-    """Whether the token that ends a turn is written (a stop token), or only showed that the turn was
-    over and is thrown away."""
+    """Whether the token that ends a turn is written, as a stop token is, or only showed that the
+    turn was over and is thrown away."""
 
 
 def pad_left(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
-    """Rows as one matrix (B, T) in which all end at the last column, and their first columns (B,)."""
+    """Rows as one matrix (B, T), all ending at the last column, and their first columns (B,)."""
     width = max(map(len, rows))
     start = torch.tensor([width - len(row) for row in rows])
     return torch.tensor([[pad] * (width - len(row)) + list(row) for row in rows]), start
@@ -82,23 +85,23 @@ def sample(
     cache.select(shared)
     logits = logits[shared]
     rows = [_Row(i, budget) for i, budget in enumerate(budgets)]
-    live = rows
-    while live:
+    batch = rows
+    while True:
         logprobs = torch.log_softmax(logits.float() / temperature, dim=-1).cpu()
         picks = torch.multinomial(logprobs.exp(), 1, generator=generator)
         chosen = logprobs.gather(1, picks).flatten().tolist()
         fed = [
-            row.step(pick, logprob, turns)
-            for row, pick, logprob in zip(live, picks.flatten().tolist(), chosen, strict=True)
+            pad if row.done else row.step(pick, logprob, turns)
+            for row, pick, logprob in zip(batch, picks.flatten().tolist(), chosen, strict=True)
         ]
-        stay = [place for place, token in enumerate(fed) if token is not None]
-        if len(stay) < len(live):
-            live = [live[place] for place in stay]
-            cache.select(torch.tensor(stay, dtype=torch.long, device=weight.device))
-        if live:
-            column = torch.tensor([fed[place] for place in stay], device=weight.device)
-            logits = model.last_logits(column[:, None], cache)
-    return [row.sample for row in rows]
+        stay = [place for place, row in enumerate(batch) if not row.done]
+        if not stay:
+            return [row.sample for row in rows]
+        if len(stay) <= KEEP_SHARE * len(batch):
+            batch, fed = [batch[place] for place in stay], [fed[place] for place in stay]
+            cache.select(torch.tensor(stay, device=weight.device))
+        column = torch.tensor(fed, device=weight.device)
+        logits = model.last_logits(column[:, None], cache)
 
 
 class _Row:
@@ -106,12 +109,13 @@ class _Row:
 
     def __init__(self, index: int, budget: int) -> None:
         self.index, self.left = index, budget
+        self.done = False
         self.sample = Sample()
         self.turn: list[int] = []
         self.pending: deque[int] = deque()
 
-    def step(self, pick: int, logprob: float, turns: Turns) -> int | None:
-        """Take in what was sampled; returns the token to feed, None where the row is done."""
+    def step(self, pick: int, logprob: float, turns: Turns) -> int:
+        """Take in what was sampled; returns the token to feed next."""
         if self.pending:
             return self._put_in()
         over = turns.ends(self.turn, pick)
@@ -122,15 +126,15 @@ class _Row:
             answer = turns.reply(self.index, self.turn)
             self.turn = []
             if answer is None:
-                return None
+                self.done = True
+                return pick
             self.pending.extend(answer)
             if not turns.keep_end:
                 return self._put_in()
         else:
             self.turn.append(pick)
         if self.left == 0:
-            self.sample.truncated = True
-            return None
+            self.sample.truncated = self.done = True
         return pick
 
     def _put_in(self) -> int:

@@ -1,8 +1,9 @@
 """Token datasets on disk and the order in which they are read.
 
 A split is a folder of shards: `00000.tokens.npy` (ids), `00000.targets.npy` (True where a token is
-to be predicted) and `00000.offsets.npy` (where each document starts, and the end). They are mapped into
-memory, not read. The batches of a run are a function of its seed alone, so that it resumes exactly.
+to be predicted) and `00000.offsets.npy` (where each document starts, and the end). They are
+mapped into memory, not read. The batches of a run are a function of its seed alone, so that it
+resumes exactly.
 """
 
 from collections.abc import Iterator, Sequence
@@ -156,10 +157,23 @@ class Schedule:
         pad: int,
         tokens: float | None = None,
         epochs: float | None = None,
+        whole: bool = False,
     ) -> None:
-        """Plans until `tokens` tokens are read, or `epochs` passes are made."""
+        """Plans until `tokens` tokens are read, or `epochs` passes are made.
+
+        Documents longer than `context` are cut, or left out where they must be `whole`.
+
+        Raises:
+            InputError: every document is too long.
+        """
         self.dataset, self.context, self.pad = dataset, context, pad
-        lengths = np.minimum(dataset.lengths, context)
+        used = np.arange(len(dataset))
+        if whole:
+            used = np.flatnonzero(dataset.lengths <= context)
+        if not len(used):
+            raise InputError(f"all {len(dataset)} documents are longer than context={context}")
+        self.left_out = len(dataset) - len(used)
+        lengths = np.minimum(dataset.lengths[used], context)
         goal = tokens if tokens is not None else epochs * float(lengths.sum())
         self.steps: list[np.ndarray] = []
         self.cumulative: list[int] = []
@@ -167,7 +181,7 @@ class Schedule:
         while read < goal:
             for batch in plan_epoch(lengths, batch_tokens, seed, epoch):
                 read += int(lengths[batch].sum())
-                self.steps.append(batch)
+                self.steps.append(used[batch])
                 self.cumulative.append(read)
                 if read >= goal:
                     break

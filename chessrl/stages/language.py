@@ -4,13 +4,14 @@ import lightning as L
 import torch
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
 
 from chessrl.config import OptimConfig
 from chessrl.policy.losses import masked_nll
 from chessrl.policy.optim import build_optimizer, build_schedule
 from chessrl.policy.transformer import Transformer
 from chessrl.stages.batches import Batch, Schedule
-from chessrl.stages.training import check_finite, gradient_norm
+from chessrl.stages.training import check_finite
 
 
 class LanguageModel(L.LightningModule):
@@ -32,13 +33,14 @@ class LanguageModel(L.LightningModule):
         return loss
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Log before the gradient is clipped."""
+        """Clip, and log. Lightning itself refuses to clip for a fused optimiser."""
+        norm = clip_grad_norm_(self.model.parameters(), self.optim.clip)
         self.log_dict(
             {
                 "loss": self._loss,
                 "tokens": float(self.schedule.cumulative[self.global_step]),
                 "lr": optimizer.param_groups[0]["lr"],
-                "gradient_norm": gradient_norm(optimizer),
+                "gradient_norm": norm,
             }
         )
 

@@ -60,7 +60,6 @@ def train_on_documents(
         precision=run.trainer.precision,
         checkpoint_every=checkpoint_every,
         log_every=log_every,
-        clip=optim.clip,
         shown=("loss",),
     )
     save_model(out.checkpoints / "model.safetensors", model, tokens.VOCABULARY_HASH)
@@ -74,7 +73,11 @@ def train_on_documents(
         model.config, VOCABULARY_SIZE, schedule.tokens, mean_length
     )
     result.exact_flops[stage] = 3 * forward
-    result.measures = {"steps": float(len(schedule)), "epochs": schedule.epochs}
+    result.measures = {
+        "steps": float(len(schedule)),
+        "epochs": schedule.epochs,
+        "documents_left_out": float(schedule.left_out),
+    }
     result.seconds = seconds
     out.write(result)
     return result

@@ -7,6 +7,7 @@ the ratio is clipped, KL to the SFT policy is optional. One update per batch of 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import lightning as L
 import numpy as np
@@ -65,7 +66,6 @@ def rl(run: Run) -> Result:
             precision=run.trainer.rl_precision,
             checkpoint_every=config.checkpoint_every,
             log_every=1,
-            clip=None,
             shown=("reward", "mixed", "response_tokens"),
         )
         save_model(out.checkpoints / "model.safetensors", model, tokens.VOCABULARY_HASH)
@@ -155,6 +155,10 @@ class PuzzleRL(L.LightningModule):
         self._reference = [reference]  # in a list, to be no part of the checkpoint
         self.register_buffer("rollout_tokens", torch.zeros((), dtype=torch.float64))
         self.register_buffer("rollout_count", torch.zeros((), dtype=torch.float64))
+
+    def transfer_batch_to_device(self, batch: list[Puzzle], *_: Any) -> list[Puzzle]:
+        """Puzzles are no tensors and stay where they are."""
+        return batch
 
     def training_step(self, puzzles: list[Puzzle], _: int) -> None:
         """One step of GRPO."""

@@ -22,6 +22,7 @@ def sft(run: Run) -> Result:
         seed=run.seed,
         pad=tokens.PAD,
         epochs=config.epochs,
+        whole=True,
     )
     model = load_model(weights_file(run, "pretrain"), tokens.VOCABULARY_HASH)
     with out.started(run, {"stage": "sft"}):

@@ -14,7 +14,6 @@ import torch
 from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import Logger
-from torch.optim import Optimizer
 
 from chessrl.artifacts import RunFolder, atomic_path, write_text
 from chessrl.config import InputError, TrainerConfig
@@ -156,14 +155,12 @@ def fit(
     precision: str,
     checkpoint_every: int,
     log_every: int,
-    clip: float | None,
     shown: Iterable[str],
 ) -> float:
     """Train a module to `steps`, going on from its last readable checkpoint if there is one.
 
     Args:
         batch_of: batch of a step from 0, the same whenever it is asked for.
-        clip: largest gradient norm, None where the module clips by itself.
         shown: logged names to show with the progress.
 
     Returns:
@@ -190,7 +187,6 @@ def fit(
             logger=table,
             log_every_n_steps=log_every,
             callbacks=[watch, keep],
-            gradient_clip_val=clip,
             enable_progress_bar=False,
             enable_model_summary=False,
             plugins=[AtomicCheckpoints()],
@@ -216,12 +212,6 @@ def check_finite(loss: torch.Tensor, label: str, step: int) -> None:
             f"{label}: the loss is {loss.item()} at step {step}; lower the learning rate. "
             "The last checkpoint is whole"
         )
-
-
-def gradient_norm(optimizer: Optimizer) -> torch.Tensor:
-    """Norm of all gradients together."""
-    grads = [p.grad for group in optimizer.param_groups for p in group["params"]]
-    return torch.nn.utils.get_total_norm([grad for grad in grads if grad is not None])
 
 
 def quiet() -> None:

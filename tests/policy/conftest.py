@@ -12,7 +12,7 @@ VOCABULARY = 13
 
 
 @pytest.fixture
-def tiny() -> Transformer:
+def model() -> Transformer:
     """Weights of random scale: at initialisation all logits are near 0 and hide mistakes."""
     model = new_model(TINY, VOCABULARY, seed=1)
     generator = torch.Generator().manual_seed(2)

@@ -22,26 +22,26 @@ def names(model: nn.Module, group: dict) -> set[str]:
     }
 
 
-def test_norms_and_embeddings_are_not_decayed(tiny):
-    optimizer = build_optimizer(tiny, ADAMW)
+def test_norms_and_embeddings_are_not_decayed(model):
+    optimizer = build_optimizer(model, ADAMW)
     assert type(optimizer) is AdamW
     decayed, plain = optimizer.param_groups
     assert (decayed["weight_decay"], plain["weight_decay"]) == (0.1, 0.0)
     assert (decayed["lr"], decayed["betas"]) == (1e-2, (0.9, 0.95))
-    assert names(tiny, plain) == {"embedding.weight", "final_norm.weight"} | {
+    assert names(model, plain) == {"embedding.weight", "final_norm.weight"} | {
         f"blocks.{i}.{norm}.weight"
         for i in range(2)
         for norm in ("input_norm", "ffn_norm", "attention.q_norm", "attention.k_norm")
     }
-    everything = {name for name, _ in tiny.named_parameters()}
-    assert names(tiny, decayed) == everything - names(tiny, plain)
+    everything = {name for name, _ in model.named_parameters()}
+    assert names(model, decayed) == everything - names(model, plain)
 
 
-def test_muon_takes_the_matrices_of_the_blocks(tiny):
-    optimizer = build_optimizer(tiny, MUON)
+def test_muon_takes_the_matrices_of_the_blocks(model):
+    optimizer = build_optimizer(model, MUON)
     assert isinstance(optimizer, MuonAdamW)
     matrices, decayed, plain = optimizer.param_groups
-    assert names(tiny, matrices) == {
+    assert names(model, matrices) == {
         f"blocks.{i}.{matrix}.weight"
         for i in range(2)
         for matrix in (
@@ -49,12 +49,12 @@ def test_muon_takes_the_matrices_of_the_blocks(tiny):
             "gate_proj", "up_proj", "down_proj",
         )
     }  # fmt: skip
-    assert names(tiny, decayed) == {"head.weight"}
-    assert "embedding.weight" in names(tiny, plain)
+    assert names(model, decayed) == {"head.weight"}
+    assert "embedding.weight" in names(model, plain)
     assert [group["lr"] for group in optimizer.param_groups] == [3e-2, 1e-2, 1e-2]
     assert [group["weight_decay"] for group in optimizer.param_groups] == [0.1, 0.1, 0.0]
     taken = [p for group in optimizer.param_groups for p in group["params"]]
-    assert len(taken) == len(list(tiny.parameters()))
+    assert len(taken) == len(list(model.parameters()))
 
 
 def steps(model, optimizer, scheduler, first: int, last: int) -> None:
@@ -69,14 +69,14 @@ def steps(model, optimizer, scheduler, first: int, last: int) -> None:
         optimizer.zero_grad()
 
 
-def test_one_optimiser_of_two_steps_as_the_two(tiny):
-    start = {name: tensor.clone() for name, tensor in tiny.state_dict().items()}
-    optimizer = build_optimizer(tiny, MUON)
-    steps(tiny, optimizer, build_schedule(optimizer, MUON, 3), 0, 3)
-    together = {name: tensor.clone() for name, tensor in tiny.state_dict().items()}
+def test_one_optimiser_of_two_steps_as_the_two(model):
+    start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    optimizer = build_optimizer(model, MUON)
+    steps(model, optimizer, build_schedule(optimizer, MUON, 3), 0, 3)
+    together = {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
-    tiny.load_state_dict(start)
-    named = dict(tiny.named_parameters())
+    model.load_state_dict(start)
+    named = dict(model.named_parameters())
     matrix = {n for n, p in named.items() if "blocks." in n and p.ndim == 2}
     muon = Muon([named[n] for n in named if n in matrix], lr=3e-2, weight_decay=0.1)
     plain = [n for n in named if n not in matrix and n != "head.weight"]
@@ -91,40 +91,40 @@ def test_one_optimiser_of_two_steps_as_the_two(tiny):
             group["lr"] = rate * share(step)
         generator = torch.Generator().manual_seed(step)
         tokens = torch.randint(13, (2, 9), generator=generator)
-        logits = tiny(tokens[:, :-1])
+        logits = model(tokens[:, :-1])
         nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()).backward()
         muon.step()
         adamw.step()
-        tiny.zero_grad()
-    for name, tensor in tiny.state_dict().items():
+        model.zero_grad()
+    for name, tensor in model.state_dict().items():
         torch.testing.assert_close(tensor, together[name], atol=1e-5, rtol=1e-4)
         assert not torch.equal(tensor, start[name])
 
 
 @pytest.mark.parametrize("config", [MUON, ADAMW], ids=lambda config: config.name)
-def test_a_resumed_run_takes_the_same_steps(tiny, config, tmp_path):
-    optimizer = build_optimizer(tiny, config)
+def test_a_resumed_run_takes_the_same_steps(model, config, tmp_path):
+    optimizer = build_optimizer(model, config)
     scheduler = build_schedule(optimizer, config, 8)
-    steps(tiny, optimizer, scheduler, 0, 3)
-    state = (tiny.state_dict(), optimizer.state_dict(), scheduler.state_dict())
+    steps(model, optimizer, scheduler, 0, 3)
+    state = (model.state_dict(), optimizer.state_dict(), scheduler.state_dict())
     torch.save(state, tmp_path / "state.pt")
-    steps(tiny, optimizer, scheduler, 3, 6)
-    straight = {name: tensor.clone() for name, tensor in tiny.state_dict().items()}
+    steps(model, optimizer, scheduler, 3, 6)
+    straight = {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
     weights, moments, place = torch.load(tmp_path / "state.pt", weights_only=True)
-    tiny.load_state_dict(weights)
-    optimizer = build_optimizer(tiny, config)
+    model.load_state_dict(weights)
+    optimizer = build_optimizer(model, config)
     scheduler = build_schedule(optimizer, config, 8)
     optimizer.load_state_dict(moments)
     scheduler.load_state_dict(place)
-    steps(tiny, optimizer, scheduler, 3, 6)
-    for name, tensor in tiny.state_dict().items():
+    steps(model, optimizer, scheduler, 3, 6)
+    for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, straight[name]), name
 
 
-def test_the_schedule_drives_both_parts_also_after_loading(tiny):
-    optimizer = build_optimizer(tiny, MUON)
-    optimizer.load_state_dict(build_optimizer(tiny, MUON).state_dict())
+def test_the_schedule_drives_both_parts_also_after_loading(model):
+    optimizer = build_optimizer(model, MUON)
+    optimizer.load_state_dict(build_optimizer(model, MUON).state_dict())
     scheduler = build_schedule(optimizer, MUON, 10)
     share = schedule(MUON, 10)
     for step in range(10):
@@ -138,11 +138,11 @@ def test_the_schedule_drives_both_parts_also_after_loading(tiny):
             optimizer.load_state_dict(optimizer.state_dict())
 
 
-def test_gradients_are_cleared_in_both_parts(tiny):
-    optimizer = build_optimizer(tiny, MUON)
-    tiny(torch.arange(5)[None]).sum().backward()
+def test_gradients_are_cleared_in_both_parts(model):
+    optimizer = build_optimizer(model, MUON)
+    model(torch.arange(5)[None]).sum().backward()
     optimizer.zero_grad()
-    assert all(parameter.grad is None for parameter in tiny.parameters())
+    assert all(parameter.grad is None for parameter in model.parameters())
 
 
 def test_the_schedule_by_hand():

@@ -60,14 +60,14 @@ class Conversation:
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("keep_end", [True, False])
-def test_sampled_logprobs_are_those_of_a_full_pass(tiny, temperature, keep_end):
+def test_sampled_logprobs_are_those_of_a_full_pass(model, temperature, keep_end):
     talk = Conversation()
     samples = run(
-        tiny, copies=[4, 4, 4], turns=Turns(at_stop, talk, keep_end), temperature=temperature,
+        model, copies=[4, 4, 4], turns=Turns(at_stop, talk, keep_end), temperature=temperature,
         budgets=[60] * 12,
     )  # fmt: skip
     for row, one in enumerate(samples):
-        expected = recomputed(tiny, PROMPTS[row // 4], one, temperature)
+        expected = recomputed(model, PROMPTS[row // 4], one, temperature)
         chosen = torch.tensor(one.sampled)
         ours = torch.tensor(one.logprobs)
         torch.testing.assert_close(ours[chosen], expected[chosen], atol=2e-5, rtol=1e-4)
@@ -76,27 +76,27 @@ def test_sampled_logprobs_are_those_of_a_full_pass(tiny, temperature, keep_end):
     assert len({len(one.tokens) for one in samples}) > 3  # rows left at different times
 
 
-def test_samples_follow_the_distribution(tiny):
+def test_samples_follow_the_distribution(model):
     (prompt,) = prompts = [[1, 2, 3]]
-    samples = run(tiny, prompts, [4000], budgets=[1] * 4000)
-    probabilities = tiny(torch.tensor([prompt]))[0, -1].softmax(0)
+    samples = run(model, prompts, [4000], budgets=[1] * 4000)
+    probabilities = model(torch.tensor([prompt]))[0, -1].softmax(0)
     counts = torch.bincount(torch.tensor([one.tokens[0] for one in samples]), minlength=13)
     for p, count in zip(probabilities.tolist(), counts.tolist(), strict=True):
         assert abs(count - 4000 * p) <= 5 * (4000 * p * (1 - p)) ** 0.5 + 1
 
 
-def test_the_generator_decides(tiny):
+def test_the_generator_decides(model):
     def tokens(seed: int) -> list[list[int]]:
         generator = torch.Generator().manual_seed(seed)
-        return [one.tokens for one in run(tiny, copies=[3, 3, 3], generator=generator)]
+        return [one.tokens for one in run(model, copies=[3, 3, 3], generator=generator)]
 
     assert tokens(5) == tokens(5)
     assert tokens(5) != tokens(6)
 
 
-def test_replies_are_put_in_as_they_are_and_marked(tiny):
+def test_replies_are_put_in_as_they_are_and_marked(model):
     talk = Conversation()
-    samples = run(tiny, copies=[3, 3, 3], turns=Turns(at_stop, talk, True), budgets=[200] * 9)
+    samples = run(model, copies=[3, 3, 3], turns=Turns(at_stop, talk, True), budgets=[200] * 9)
     for row, one in enumerate(samples):
         assert not one.truncated
         expected, flags = [], []
@@ -112,9 +112,9 @@ def test_replies_are_put_in_as_they_are_and_marked(tiny):
         assert len(one.logprobs) == len(one.tokens)
 
 
-def test_an_end_that_only_showed_the_turn_was_over_is_thrown_away(tiny):
+def test_an_end_that_only_showed_the_turn_was_over_is_thrown_away(model):
     talk = Conversation()
-    samples = run(tiny, copies=[3, 3, 3], turns=Turns(at_stop, talk, False), budgets=[200] * 9)
+    samples = run(model, copies=[3, 3, 3], turns=Turns(at_stop, talk, False), budgets=[200] * 9)
     for row, one in enumerate(samples):
         expected = list(itertools.chain.from_iterable(
             turn + list(reply)
@@ -124,73 +124,73 @@ def test_an_end_that_only_showed_the_turn_was_over_is_thrown_away(tiny):
         assert not one.truncated
 
 
-def test_the_environment_is_asked_with_the_turn_so_far(tiny):
+def test_the_environment_is_asked_with_the_turn_so_far(model):
     asked = []
 
     def third(turn, token) -> bool:
         asked.append(list(turn))
         return len(turn) == 2
 
-    (one,) = run(tiny, [[1]], turns=Turns(third, no_reply, True))
+    (one,) = run(model, [[1]], turns=Turns(third, no_reply, True))
     assert asked == [[], one.tokens[:1], one.tokens[:2]]
     assert len(one.tokens) == 3
 
 
-def test_the_first_token_may_end_it(tiny):
+def test_the_first_token_may_end_it(model):
     always = Turns(lambda turn, token: True, no_reply, False)
-    (one,) = run(tiny, [[1]], turns=always)
+    (one,) = run(model, [[1]], turns=always)
     assert (one.tokens, one.truncated) == ([], False)
     always.keep_end = True
-    (one,) = run(tiny, [[1]], turns=always)
+    (one,) = run(model, [[1]], turns=always)
     assert (len(one.tokens), one.sampled, one.truncated) == (1, [True], False)
 
 
-def test_each_row_has_its_budget(tiny):
-    samples = run(tiny, copies=[2, 1, 3], budgets=[1, 5, 2, 9, 3, 1])
+def test_each_row_has_its_budget(model):
+    samples = run(model, copies=[2, 1, 3], budgets=[1, 5, 2, 9, 3, 1])
     assert [len(one.tokens) for one in samples] == [1, 5, 2, 9, 3, 1]
     assert all(one.truncated and all(one.sampled) for one in samples)
 
 
 @pytest.mark.parametrize("keep_end", [True, False])
-def test_replies_cost_no_budget(tiny, keep_end):
+def test_replies_cost_no_budget(model, keep_end):
     # every second token ends a turn; kept, the ends cost budget like any other
     turns = Turns(lambda turn, token: len(turn) == 1, lambda row, turn: [7, 7, 7], keep_end)
-    (one,) = run(tiny, [[1, 2]], turns=turns, budgets=[5])
+    (one,) = run(model, [[1, 2]], turns=turns, budgets=[5])
     assert sum(one.sampled) == 5
     assert one.truncated
     # kept: 2 + 2 + 1 sampled, two replies; thrown away: 1 a turn, four replies before the fifth
     assert one.sampled.count(False) == (6 if keep_end else 12)
 
 
-def test_a_row_that_ends_with_its_last_token_is_not_truncated(tiny):
+def test_a_row_that_ends_with_its_last_token_is_not_truncated(model):
     turns = Turns(lambda turn, token: len(turn) == 3, no_reply, True)
-    (one,) = run(tiny, [[1, 2]], turns=turns, budgets=[4])
+    (one,) = run(model, [[1, 2]], turns=turns, budgets=[4])
     assert (len(one.tokens), one.truncated) == (4, False)
-    (one,) = run(tiny, [[1, 2]], turns=turns, budgets=[3])
+    (one,) = run(model, [[1, 2]], turns=turns, budgets=[3])
     assert (len(one.tokens), one.truncated) == (3, True)
 
 
-def test_batch_mates_do_not_matter(tiny):
+def test_batch_mates_do_not_matter(model):
     cold = {"temperature": 1e-4}  # the most likely token, whatever is drawn
-    together = run(tiny, copies=[2, 1, 3], budgets=[3, 9, 6, 2, 8, 5], **cold)
+    together = run(model, copies=[2, 1, 3], budgets=[3, 9, 6, 2, 8, 5], **cold)
     for row, (prompt, budget) in enumerate(
         zip([0, 0, 1, 2, 2, 2], [3, 9, 6, 2, 8, 5], strict=True)
     ):
-        (alone,) = run(tiny, [PROMPTS[prompt]], budgets=[budget], **cold)
+        (alone,) = run(model, [PROMPTS[prompt]], budgets=[budget], **cold)
         assert together[row].tokens == alone.tokens
 
 
 @torch.no_grad()
-def test_at_low_temperature_the_likeliest_token_is_taken(tiny):
-    for prompt, one in zip(PROMPTS, run(tiny, temperature=1e-4), strict=True):
+def test_at_low_temperature_the_likeliest_token_is_taken(model):
+    for prompt, one in zip(PROMPTS, run(model, temperature=1e-4), strict=True):
         ids = list(prompt)
         for token in one.tokens:
-            assert token == int(tiny(torch.tensor([ids]))[0, -1].argmax())
+            assert token == int(model(torch.tensor([ids]))[0, -1].argmax())
             ids.append(token)
 
 
-def test_copies_start_alike_and_then_differ(tiny):
-    samples = run(tiny, [[1, 2], [3]], [16, 16])
+def test_copies_start_alike_and_then_differ(model):
+    samples = run(model, [[1, 2], [3]], [16, 16])
     for group in (samples[:16], samples[16:]):
         assert len({tuple(one.tokens) for one in group}) > 8
         by_first: dict[int, set[float]] = {}
@@ -199,6 +199,6 @@ def test_copies_start_alike_and_then_differ(tiny):
         assert all(len(values) == 1 for values in by_first.values())  # one shared prompt
 
 
-def test_budgets_that_do_not_fit_the_rows_are_an_error(tiny):
+def test_budgets_that_do_not_fit_the_rows_are_an_error(model):
     with pytest.raises(ValueError):
-        run(tiny, copies=[1, 1, 1], budgets=[4, 4])
+        run(model, copies=[1, 1, 1], budgets=[4, 4])

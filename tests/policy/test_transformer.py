@@ -48,8 +48,8 @@ def test_the_study_had_models_of_these_sizes(name):
     assert compute.parameters(model_config(name), 81) / 1e6 == pytest.approx(STUDY[name], rel=0.015)
 
 
-def test_embeddings_are_not_tied(tiny):
-    assert tiny.embedding.weight.data_ptr() != tiny.head.weight.data_ptr()
+def test_embeddings_are_not_tied(model):
+    assert model.embedding.weight.data_ptr() != model.head.weight.data_ptr()
 
 
 def norm(x: Tensor, weight: Tensor) -> Tensor:
@@ -88,11 +88,11 @@ def plain_forward(model: Transformer, tokens: Tensor) -> Tensor:
     return norm(x, w["final_norm.weight"]) @ w["head.weight"].T
 
 
-def test_the_model_is_what_its_formulas_say(tiny):
+def test_the_model_is_what_its_formulas_say(model):
     tokens = torch.randint(13, (3, 20), generator=torch.Generator().manual_seed(0))
-    logits = tiny(tokens)
+    logits = model(tokens)
     assert logits.std() > 0.5  # it says something
-    torch.testing.assert_close(logits, plain_forward(tiny, tokens), atol=2e-5, rtol=1e-4)
+    torch.testing.assert_close(logits, plain_forward(model, tokens), atol=2e-5, rtol=1e-4)
 
 
 def test_the_norm_by_hand():
@@ -154,22 +154,22 @@ def test_attention_is_that_of_the_library(heads, kv_heads, given):
         torch.testing.assert_close(mine, other)
 
 
-def test_the_future_does_not_reach_the_past(tiny):
+def test_the_future_does_not_reach_the_past(model):
     tokens = torch.randint(13, (2, 12), generator=torch.Generator().manual_seed(0))
-    before = tiny(tokens)
+    before = model(tokens)
     for place in (1, 6, 11):
         changed = tokens.clone()
         changed[:, place] = (changed[:, place] + 1) % 13
-        after = tiny(changed)
+        after = model(changed)
         assert torch.equal(after[:, :place], before[:, :place])
         assert (after[:, place:] - before[:, place:]).abs().amax(-1).min() > 1e-3
 
 
-def test_padding_on_the_right_changes_nothing(tiny):
+def test_padding_on_the_right_changes_nothing(model):
     tokens = torch.randint(13, (2, 9), generator=torch.Generator().manual_seed(0))
     for pad in (0, 5):
         padded = F.pad(tokens, (0, 7), value=pad)
-        torch.testing.assert_close(tiny(padded)[:, :9], tiny(tokens), atol=2e-6, rtol=1e-5)
+        torch.testing.assert_close(model(padded)[:, :9], model(tokens), atol=2e-6, rtol=1e-5)
 
 
 ROWS = [[1, 2, 3, 4, 5, 6, 7], [8, 9], [3, 1, 4, 1, 5], [2]]
@@ -187,46 +187,46 @@ def same(ours: Tensor, expected: Tensor) -> None:
 
 @pytest.mark.parametrize("columns", [7 + 6, 7, 3])
 @torch.no_grad()
-def test_the_cache_changes_nothing(tiny, columns):
+def test_the_cache_changes_nothing(model, columns):
     """Left-padded rows of mixed lengths, a few tokens at a time, with room made on the way."""
     prompts, start = pad_left(ROWS, pad=0)
-    cache = KVCache(tiny.config, start, columns, torch.float32)
-    logits = tiny(prompts, cache)
+    cache = KVCache(model.config, start, columns, torch.float32)
+    logits = model(prompts, cache)
     for row, ids in enumerate(ROWS):
-        same(logits[row, start[row] :], alone(tiny, ids))
+        same(logits[row, start[row] :], alone(model, ids))
     read = [list(row) for row in ROWS]
     for begin, end in ((0, 1), (1, 2), (2, 5), (5, 6)):
-        last = tiny.last_logits(torch.tensor([more[begin:end] for more in MORE]), cache)
+        last = model.last_logits(torch.tensor([more[begin:end] for more in MORE]), cache)
         for row, more in enumerate(MORE):
             read[row] += more[begin:end]
-            same(last[row], alone(tiny, read[row])[-1])
+            same(last[row], alone(model, read[row])[-1])
     assert cache.length == 7 + 6
     assert cache.keys.shape[3] >= 13
 
 
 @torch.no_grad()
-def test_rows_of_the_cache_may_be_copied_and_dropped(tiny):
+def test_rows_of_the_cache_may_be_copied_and_dropped(model):
     prompts, start = pad_left(ROWS, pad=0)
-    cache = KVCache(tiny.config, start, 8, torch.float32)
-    tiny(prompts, cache)
+    cache = KVCache(model.config, start, 8, torch.float32)
+    model(prompts, cache)
     cache.select(torch.tensor([2, 0, 0, 3]))
-    last = tiny.last_logits(torch.tensor([[7], [8], [9], [10]]), cache)
+    last = model.last_logits(torch.tensor([[7], [8], [9], [10]]), cache)
     read = [ROWS[2] + [7], ROWS[0] + [8], ROWS[0] + [9], ROWS[3] + [10]]
     for row, ids in enumerate(read):
-        same(last[row], alone(tiny, ids)[-1])
+        same(last[row], alone(model, ids)[-1])
     cache.select(torch.tensor([3, 1]))
-    last = tiny.last_logits(torch.tensor([[1, 2], [3, 4]]), cache)
-    same(last[0], alone(tiny, read[3] + [1, 2])[-1])
-    same(last[1], alone(tiny, read[1] + [3, 4])[-1])
+    last = model.last_logits(torch.tensor([[1, 2], [3, 4]]), cache)
+    same(last[0], alone(model, read[3] + [1, 2])[-1])
+    same(last[1], alone(model, read[1] + [3, 4])[-1])
 
 
 @torch.no_grad()
-def test_the_padding_token_does_not_matter_on_the_left(tiny):
+def test_the_padding_token_does_not_matter_on_the_left(model):
     outcomes = []
     for pad in (0, 12):
         prompts, start = pad_left(ROWS, pad)
-        cache = KVCache(tiny.config, start, 8, torch.float32)
-        outcomes.append(tiny.last_logits(prompts, cache))
+        cache = KVCache(model.config, start, 8, torch.float32)
+        outcomes.append(model.last_logits(prompts, cache))
     assert outcomes[0].isfinite().all()
     assert torch.equal(*outcomes)
 

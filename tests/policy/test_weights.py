@@ -8,39 +8,39 @@ from chessrl.config import InputError
 from chessrl.policy.weights import load_model, new_model, save_model
 
 
-def test_a_file_rebuilds_its_model(tiny, tmp_path):
+def test_a_file_rebuilds_its_model(model, tmp_path):
     path = tmp_path / "checkpoints" / "model.safetensors"
-    save_model(path, tiny, "abc")
+    save_model(path, model, "abc")
     loaded = load_model(path, "abc")
-    assert loaded.config == tiny.config
+    assert loaded.config == model.config
     assert not loaded.training
-    assert loaded.state_dict().keys() == tiny.state_dict().keys()
-    for name, tensor in tiny.state_dict().items():
+    assert loaded.state_dict().keys() == model.state_dict().keys()
+    for name, tensor in model.state_dict().items():
         assert torch.equal(loaded.state_dict()[name], tensor)
     tokens = torch.arange(13)[None]
-    assert torch.equal(loaded(tokens), tiny(tokens))
+    assert torch.equal(loaded(tokens), model(tokens))
     assert [file.name for file in path.parent.iterdir()] == ["model.safetensors"]
 
 
-def test_saving_again_replaces_the_file(tiny, tmp_path):
+def test_saving_again_replaces_the_file(model, tmp_path):
     path = tmp_path / "model.safetensors"
-    save_model(path, tiny, "abc")
+    save_model(path, model, "abc")
     with torch.no_grad():
-        tiny.head.weight += 1
-    save_model(path, tiny, "abc")
-    assert torch.equal(load_model(path, "abc").head.weight, tiny.head.weight)
+        model.head.weight += 1
+    save_model(path, model, "abc")
+    assert torch.equal(load_model(path, "abc").head.weight, model.head.weight)
 
 
-def test_another_vocabulary_is_refused_with_both_hashes(tiny, tmp_path):
+def test_another_vocabulary_is_refused_with_both_hashes(model, tmp_path):
     path = tmp_path / "model.safetensors"
-    save_model(path, tiny, "1111aaaa")
+    save_model(path, model, "1111aaaa")
     with pytest.raises(InputError, match=r"model\.safetensors.*1111aaaa.*2222bbbb"):
         load_model(path, "2222bbbb")
 
 
-def test_a_damaged_or_foreign_file_is_refused(tiny, tmp_path):
+def test_a_damaged_or_foreign_file_is_refused(model, tmp_path):
     path = tmp_path / "model.safetensors"
-    save_model(path, tiny, "abc")
+    save_model(path, model, "abc")
     whole = path.read_bytes()
     for damaged in (whole[:-100], whole[:50], b"", b"no weights at all", b"PK" + whole):
         path.write_bytes(damaged)
@@ -56,9 +56,9 @@ def test_a_missing_file_is_named(tmp_path):
         load_model(tmp_path / "absent.safetensors", "abc")
 
 
-def test_a_seed_makes_the_weights_and_leaves_the_global_generator_alone(tiny):
+def test_a_seed_makes_the_weights_and_leaves_the_global_generator_alone(model):
     before = torch.random.get_rng_state()
-    models = [new_model(tiny.config, 13, seed) for seed in (3, 3, 4)]
+    models = [new_model(model.config, 13, seed) for seed in (3, 3, 4)]
     assert torch.equal(torch.random.get_rng_state(), before)
     first, second, third = (model.head.weight for model in models)
     assert torch.equal(first, second)

@@ -1,0 +1,233 @@
+"""Short runs of every stage on real games: what they leave, and that they can be trusted again."""
+
+import csv
+import json
+import math
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from chessrl import compute
+from chessrl.board import tokens
+from chessrl.board.puzzles import read_puzzles
+from chessrl.board.skips import SkipReport
+from chessrl.board.traces import read_trace
+from chessrl.config import InputError
+from chessrl.scaling.collect import collect, tidy
+from chessrl.stages import training
+from chessrl.stages.batches import Dataset
+from chessrl.stages.evaluate import evaluate
+from chessrl.stages.pipeline import pipeline
+from chessrl.stages.pretrain import pretrain
+from chessrl.stages.rl import rl
+from chessrl.stages.runs import folder, run_identity, with_stage
+from chessrl.stages.sft import sft
+
+VOCABULARY = len(tokens.TOKENS)
+
+
+@pytest.fixture(scope="module")
+def done(tiny, tmp_path_factory):
+    """A finished tiny pipeline: its configuration and results."""
+    run = tiny(tmp_path_factory.mktemp("outputs"), "stage=pipeline")
+    return run, pipeline(run)
+
+
+@pytest.fixture(scope="module")
+def done_history(tiny, tmp_path_factory, tiny_files):
+    """The same with prompts of whole games."""
+    run = tiny(
+        tmp_path_factory.mktemp("outputs"),
+        "prompt=history",
+        f"data.puzzles={tiny_files['with_history']}",
+        "pretrain.context=512",
+    )
+    return run, pipeline(run)
+
+
+def test_the_pipeline_measures_after_each_training_stage(done):
+    _, results = done
+    assert [(r.stage, r.of) for r in results] == [
+        ("prepare", ""),
+        ("pretrain", ""),
+        ("evaluate", "pretrain"),
+        ("traces", ""),
+        ("sft", ""),
+        ("evaluate", "sft"),
+        ("rl", ""),
+        ("evaluate", "rl"),
+    ]
+    for result in results:
+        assert result.status == "done"
+        if result.stage == "evaluate":
+            assert {row.k for row in result.pass_at_k} == {1, 2}
+            assert {row.bin for row in result.pass_at_k} >= {"all", "B1-B4", "B0", "B5"}
+            assert 0 < result.measures["game_nats_per_token"] < math.log(VOCABULARY)
+
+
+def test_flops_are_those_of_the_study(done):
+    run, results = done
+    last = results[-1]
+    n = compute.parameters(run.model, VOCABULARY)
+    assert last.flops["pretrain"] == 6 * n * last.tokens["pretrain"]
+    assert last.flops["sft"] == 6 * n * last.tokens["sft"]
+    assert last.flops["rl"] == 10 * n * last.tokens["rl"]
+    assert last.tokens["pretrain"] >= run.pretrain.tokens
+    assert last.exact_flops["pretrain"] == pytest.approx(last.flops["pretrain"], rel=0.5)
+
+
+def test_finished_stages_are_used_again(done):
+    run, results = done
+    files = {
+        path: path.stat().st_mtime_ns for path in folder(run, "rl").path.parent.rglob("result.json")
+    }
+    assert len(files) == 8
+    assert pipeline(run) == results
+    assert files == {path: path.stat().st_mtime_ns for path in files}
+
+
+def test_another_setting_is_another_run_and_shares_what_it_can(done, tiny):
+    run, _ = done
+    other = tiny(run.outputs, "rl.steps=6")
+    same = tiny(run.outputs, "rl.microbatch_tokens=99", "data.workers=2")
+    for stage in ("prepare", "pretrain", "traces", "sft"):
+        assert run_identity(run, stage) == run_identity(other, stage)
+    assert run_identity(run, "rl") != run_identity(other, "rl")
+    assert run_identity(run, "rl") == run_identity(same, "rl")
+
+
+def test_a_folder_never_changes_its_run(done, tiny):
+    run, _ = done
+    other = tiny(run.outputs, "stage=rl", "rl.steps=6", f"out={folder(run, 'rl').path}")
+    with pytest.raises(InputError, match="choose another out"):
+        rl(other)
+
+
+def test_the_first_ratio_is_one(done):
+    run, _ = done
+    with open(folder(run, "rl").metrics, newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["step"]) for row in rows] == [0, 1, 2, 3, 4]
+    for row in rows:
+        assert float(row["ratio_min"]) == pytest.approx(1, abs=1e-4)
+        assert float(row["ratio_max"]) == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.parametrize("pipeline_of", ["done", "done_history"])
+def test_sft_documents_teach_thought_moves_and_stops_only(pipeline_of, request):
+    run, _ = request.getfixturevalue(pipeline_of)
+    puzzles = read_puzzles(folder(run, "prepare").path / "puzzles" / "sft.csv", SkipReport())
+    documents = Dataset(folder(run, "traces").path / "train")
+    assert len(documents) == len(puzzles)
+    for puzzle, (ids, targets) in zip(puzzles, documents, strict=True):
+        ids = ids.tolist()
+        think, close = ids.index(tokens.THINK), ids.index(tokens.END_THINK)
+        assert ids.count(tokens.BOS) == 1 and ids[0] == tokens.BOS
+        assert not targets[:think].any() and targets[think : close + 1].all()
+        lines = read_trace(puzzle.board(), ids[think + 1 : close])
+        assert [m.uci() for m in lines[0]] and any(
+            line[0].uci() == puzzle.solver_moves[0] for line in lines
+        )
+        answer = tokens.decode(
+            i for i, ours in zip(ids[close + 1 :], targets[close + 1 :], strict=True) if ours
+        )
+        assert answer.endswith("<call_env>")
+        assert answer.count("<call_env>") == len(puzzle.solver_moves)
+
+
+def test_history_runs_through_every_stage(done_history):
+    _, results = done_history
+    assert [r.prompt for r in results] == ["history"] * 8
+    assert results[-1].measures["episodes"] > 0
+
+
+def test_collect_makes_one_tidy_table(done):
+    run, results = done
+    table = tidy(collect(f"{run.outputs}/**"))
+    assert set(table["identity"]) == {result.identity for result in results}
+    row = table[(table["of"] == "rl") & (table["bin"] == "all") & (table["k"] == 1)]
+    assert len(row) == 1
+    assert row["flops_total"].item() == sum(results[-1].flops.values())
+    with pytest.raises(InputError, match="no finished run"):
+        collect(f"{run.outputs}/nothing/*")
+
+
+class Killed(Exception):
+    """Stands for the end of a process."""
+
+
+@pytest.mark.parametrize("stage", ["pretrain", "sft", "rl"])
+def test_a_resumed_run_equals_an_unbroken_one(stage, done, tiny, tmp_path, monkeypatch):
+    """Kill after a checkpoint, in the middle of further steps; go on from the checkpoint."""
+    run, _ = done
+    unbroken = folder(run, stage)
+    again = with_stage(tiny(run.outputs), stage)
+    again.out = str(tmp_path / stage)
+    work = {"pretrain": pretrain, "sft": sft, "rl": rl}[stage]
+    stop = {"pretrain": 8, "sft": 3, "rl": 3}[stage]
+    unpatched = training.Steps.__iter__
+
+    def until_killed(self):
+        for number, batch in enumerate(unpatched(self)):
+            if number == stop:
+                raise Killed
+            yield batch
+
+    monkeypatch.setattr(training.Steps, "__iter__", until_killed)
+    with pytest.raises(Killed):
+        work(again)
+    assert folder(again, stage).finished is None
+    monkeypatch.setattr(training.Steps, "__iter__", unpatched)
+    result = work(again)
+    resumed = folder(again, stage)
+    ours = load_file(resumed.checkpoints / "model.safetensors")
+    theirs = load_file(unbroken.checkpoints / "model.safetensors")
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert resumed.metrics.read_text() == unbroken.metrics.read_text()
+    assert result.tokens == unbroken.finished.tokens
+
+
+def test_a_damaged_checkpoint_is_passed_over(done, tiny, tmp_path, monkeypatch, capsys):
+    run, _ = done
+    good = sorted(folder(run, "pretrain").checkpoints.glob("step-*.ckpt"))
+    assert len(good) == 2
+    for path in good:
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    newest = tmp_path / good[1].name
+    newest.write_bytes(newest.read_bytes()[: newest.stat().st_size // 2])
+    (tmp_path / ".step-99999999.ckpt.1.tmp").write_bytes(b"half")
+    assert training.last_checkpoint(tmp_path) == tmp_path / good[0].name
+    assert good[1].name in capsys.readouterr().err
+
+
+def test_a_stage_whose_parent_is_missing_says_what_to_run(tiny, tmp_path):
+    with pytest.raises(InputError, match="make prepare"):
+        pretrain(tiny(tmp_path, "stage=pretrain"))
+
+
+def test_weights_of_another_vocabulary_are_refused(done, tiny, tmp_path):
+    run, _ = done
+    weights = load_file(folder(run, "sft").checkpoints / "model.safetensors")
+    foreign = tmp_path / "foreign.safetensors"
+    save_file(weights, foreign, {"vocabulary": "0123456789abcdef", "vocabulary_size": "95"})
+    with pytest.raises(InputError, match="0123456789abcdef") as refused:
+        evaluate(tiny(run.outputs, "stage=evaluate", f"checkpoint={foreign}"))
+    assert tokens.VOCABULARY_HASH in str(refused.value)
+
+
+def test_a_checkpoint_can_be_measured_by_its_path(done, tiny):
+    run, results = done
+    path = folder(run, "rl").checkpoints / "model.safetensors"
+    result = evaluate(tiny(run.outputs, "stage=evaluate", f"checkpoint={path}"))
+    assert result.pass_at_k == results[-1].pass_at_k
+    assert "checkpoint" in result.parents
+
+
+def test_manifest_and_config_stand_beside_the_result(done):
+    run, _ = done
+    out = folder(run, "rl")
+    manifest = json.loads((out.path / "manifest.json").read_text())
+    assert manifest["identity"] == out.identity
+    assert {"commit", "versions", "python"} <= manifest.keys()
+    assert (out.path / "config.yaml").read_text().count("group_size: 4") == 1

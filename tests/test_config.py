@@ -1,0 +1,70 @@
+"""Every file under conf/ makes a run, and what does not belong is refused before anything runs."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hydra.errors import ConfigCompositionException
+
+from chessrl.config import InputError, Run
+
+ROOT = Path(__file__).parent.parent
+CONF = ROOT / "conf"
+OPTIONS = sorted(
+    f"{path.parent.name}={path.stem}" for path in CONF.glob("*/*.yaml") if path.stem != "pgn"
+)
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_option_becomes_a_run(option, configure):
+    assert isinstance(configure(option), Run)
+
+
+def test_named_files_become_a_run(configure):
+    assert configure("data=pgn", "data.paths=[a.pgn]").data.paths == ["a.pgn"]
+
+
+@pytest.mark.parametrize(
+    ("override", "named"),
+    [
+        ("+pretrain.lrr=1", "lrr"),
+        ("+speed=1", "speed"),
+        ("stage=fly", "stage=fly"),
+        ("seed=-1", "seed"),
+        ("rl.group_size=1", "rl.group_size"),
+        ("rl.clip=1.5", "rl.clip"),
+        ("prompt.form=picture", "prompt.form"),
+        ("data.validation=1.0", "data.validation"),
+        ("model.kv_heads=3", "model.kv_heads"),
+        ("pretrain.batch_tokens=8", "pretrain.batch_tokens"),
+        ("pretrain.optim.name=sgd", "optim.name"),
+        ("pretrain.optim.lr=0", "optim.lr"),
+        ("evaluate.of=prepare", "evaluate.of"),
+        ("data=pgn", "data.paths"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(override, named, configure):
+    with pytest.raises(InputError, match=named) as refused:
+        configure(override)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("override", ["pretrain.tokns=1", "speed=1", "rl.steps=many"])
+def test_what_has_no_place_or_no_type_is_refused(override, configure):
+    with pytest.raises(ConfigCompositionException, match=override.split("=")[0]):
+        configure(override)
+
+
+def test_the_command_line_ends_with_one_line_and_a_status():
+    arguments = ("stage=prepare", "data=pgn", "data.paths=[no/such.pgn]", "outputs=/nowhere")
+    done = subprocess.run(
+        [sys.executable, "-m", "chessrl", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("chessrl: no/such.pgn")
+    assert "Traceback" not in done.stderr
