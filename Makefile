@@ -3,6 +3,7 @@ VENV := .venv
 PYTHON ?= python3
 RUN := $(VENV)/bin/python -m chessrl
 ARGS ?=
+PIP_ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check slow data pretrain traces sft rl evaluate results clean
@@ -16,7 +17,7 @@ setup: $(VENV)/ready  ## make .venv with the pinned packages
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("chessrl needs Python 3.11 or newer; make PYTHON=...") if sys.version_info < (3, 11) else 0'
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[test]'
 	touch $@
 
 run: setup  ## the whole pipeline on the embedded data, ending in a table

@@ -213,6 +213,7 @@ class RunFolder:
                 self._refuse_other(self.manifest["identity"])
             write_text(self.path / "config.yaml", yaml.safe_dump(dataclasses.asdict(config)))
             self.describe({"identity": self.identity, **about, **provenance()})
+            (self.path / "result.json").unlink(missing_ok=True)
             yield
 
     def describe(self, facts: dict[str, Any]) -> None:

@@ -70,7 +70,7 @@ class DataConfig:
     validation: float = 0.02
     """Share of the games, by hash of their moves, that measures the held-out loss."""
     test_per_bin: int = 200
-    """Test puzzles from each rating bin, or a third of the bin where it is smaller."""
+    """Test puzzles from each rating bin, at most half of what the bin has."""
     sft: float = 0.5
     """Share of the other puzzles for SFT; RL gets the rest."""
     workers: int = operational(0)
@@ -177,6 +177,8 @@ class TracesConfig:
     plies_max: int
     """Plies per line, the first move included: likewise."""
     temperature: float = 1.0
+    per_puzzle: int = 1
+    """Documents of each puzzle, each with lines of its own."""
     puzzles: int = 0
     """SFT puzzles to write traces for, in hashed order; 0 means all."""
     max_rating: int = 0
@@ -192,6 +194,7 @@ class TracesConfig:
         _require(min(self.lines_sigma, self.plies_sigma) >= 0, "traces: sigmas are negative")
         _require(self.temperature > 0, f"traces.temperature={self.temperature} must be positive")
         _require(min(self.puzzles, self.max_rating) >= 0, "traces: counts are negative")
+        _require(self.per_puzzle > 0, f"traces.per_puzzle={self.per_puzzle} must be positive")
         _require(self.batch > 0, f"traces.batch={self.batch} must be positive")
 
 
@@ -270,6 +273,8 @@ class EvaluateConfig:
     """Episodes sampled at a time."""
     game_tokens: float = 2e5
     """Held-out tokens that measure the game loss; 0 means all."""
+    game_context: int = 256
+    """Longest held-out document, in tokens; longer ones are cut."""
 
     def __post_init__(self) -> None:
         _require(self.of in MODELS_OF, f"evaluate.of={self.of}: one of {', '.join(MODELS_OF)}")
@@ -278,6 +283,7 @@ class EvaluateConfig:
         _require(self.max_new_tokens > 0, "evaluate.max_new_tokens must be positive")
         _require(self.batch >= self.samples, "evaluate.batch holds fewer than evaluate.samples")
         _require(min(self.puzzles, self.game_tokens) >= 0, "evaluate: counts are negative")
+        _require(self.game_context > 1, f"evaluate.game_context={self.game_context} must exceed 1")
 
 
 @dataclass(kw_only=True)
@@ -292,7 +298,10 @@ class TrainerConfig:
     """Of RL's updates; the sampler works in 32 bits, and so should what it is compared to."""
 
     def __post_init__(self) -> None:
-        _require(self.devices > 0, f"trainer.devices={self.devices} must be positive")
+        _require(
+            self.devices == 1,
+            f"trainer.devices={self.devices}: only one works, each would read one batch",
+        )
 
 
 @dataclass(kw_only=True)
@@ -323,6 +332,10 @@ class Run:
     def __post_init__(self) -> None:
         _require(self.stage in STAGES, f"stage={self.stage}: one of {', '.join(STAGES)}")
         _require(self.seed >= 0, f"seed={self.seed} is negative")
+        _require(
+            self.checkpoint is None or self.stage not in ("pipeline", "prepare", "pretrain"),
+            f"checkpoint= cannot be used with stage={self.stage}",
+        )
 
 
 ConfigStore.instance().store("schema", Run)

@@ -53,7 +53,7 @@ _MOVE = re.compile(
 
 
 class Unreadable(ValueError):
-    """The text is no move, or its piece, capture, promotion or check sign denies the board."""
+    """The text is no move, or its piece, capture or promotion denies the board."""
 
 
 class Illegal(ValueError):
@@ -140,8 +140,8 @@ def decode(ids: Sequence[int]) -> str:
 def read_move(board: chess.Board, text: str) -> chess.Move:
     """The move that a text in token notation names, such as `Ng1f3`, `Pe7e8=Q#` or `O-O`.
 
-    Piece letter, capture and promotion must agree with the board. The check sign may be missing,
-    but one that is written must be true.
+    Piece letter, capture and promotion must agree with the board. The check sign may be missing or
+    wrong: it does not say which move is meant.
 
     Raises:
         Unreadable: the text is no move, or it denies the board.
@@ -162,8 +162,8 @@ def read_move(board: chess.Board, text: str) -> chess.Move:
         move = chess.Move.from_uci(uci)
     if not board.is_legal(move):
         raise Illegal(f"{text} is not legal in {board.fen()}")
-    rendered = decode(encode_move(board, move))
-    if text != rendered and text != rendered.rstrip("+#"):
+    rendered = decode(_encode_unsigned(board, move))
+    if text.rstrip("+#") != rendered:
         raise Unreadable(f"{text!r} denies the board, where that move is {rendered!r}")
     return move
 

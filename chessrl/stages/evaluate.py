@@ -23,8 +23,9 @@ from chessrl.policy.weights import load_model
 from chessrl.progress import Meter
 from chessrl.stages.batches import Dataset, in_order
 from chessrl.stages.rollouts import Rollout, play, seeded
-from chessrl.stages.runs import folder, inherited, parent, weights_file
+from chessrl.stages.runs import folder, inherited, parent, weights_file, working
 from chessrl.stages.traces import selected
+from chessrl.stages.training import device_of
 
 AGGREGATES = {"all": BINS, "B1-B4": BINS[1:5]}
 """Bins that are also reported together; B1-B4 as in the chess study."""
@@ -41,12 +42,13 @@ def evaluate(run: Run) -> Result:
         read_puzzles(prepared / "puzzles" / "test.csv", SkipReport()), config.puzzles, 0
     )
     model = load_model(weights_file(run, config.of), tokens.VOCABULARY_HASH)
+    model.to(device_of(run.trainer))
     result = inherited(run, "evaluate")
     result.of, result.model = config.of, model.config.name
     result.n_params = compute.parameters(model.config, len(tokens.TOKENS))
     began = time.monotonic()
     label = f"evaluate {config.of}"
-    with out.started(run, {"stage": "evaluate", "of": config.of}):
+    with working(run, out, "evaluate"):
         rollouts: list[Rollout] = []
         at_once = config.batch // config.samples
         with Meter(label, len(puzzles), "puzzles") as meter:
@@ -67,7 +69,7 @@ def evaluate(run: Run) -> Result:
         _write_counts(out.path / "puzzles.csv", puzzles, solved)
         result.pass_at_k = pass_at_k_by_bin(puzzles, solved)
         result.measures = rates(rollouts) | game_loss(
-            model, Dataset(prepared / "validation"), run.pretrain.context, config.game_tokens
+            model, Dataset(prepared / "validation"), config.game_context, config.game_tokens
         )
         result.seconds = time.monotonic() - began
         out.write(result)
@@ -127,9 +129,10 @@ def game_loss(model: Transformer, games: Dataset, context: int, at_most: float) 
     """
     nats = targets = plies = read = 0.0
     openers = torch.tensor([tokens.begins_move([], i) for i in range(len(tokens.TOKENS))])
+    device = model.head.weight.device
     promotes = tokens.ID["="]
     for batch in in_order(games, 16384, context, tokens.PAD):
-        logits = model(batch.inputs)
+        logits = model(batch.inputs.to(device)).cpu()
         nats += float(masked_nll(logits, batch.targets, batch.mask))
         targets += float(batch.mask.sum())
         begun = openers[batch.targets] & (batch.inputs != promotes) & batch.mask

@@ -24,7 +24,7 @@ from chessrl.board.splits import Position, game_split, position_key, split_puzzl
 from chessrl.config import InputError, Run
 from chessrl.progress import Meter, say
 from chessrl.stages.batches import DatasetWriter
-from chessrl.stages.runs import folder, inherited
+from chessrl.stages.runs import folder, inherited, working
 
 CHUNK = 64
 """Games that a worker takes at a time."""
@@ -77,7 +77,7 @@ def prepare(run: Run) -> Result:
         return done
     result = inherited(run, "prepare")
     began = time.monotonic()
-    with out.started(run, {"stage": "prepare"}):
+    with working(run, out, "prepare"):
         report = SkipReport()
         splits = _puzzles(run, report)
         for name, puzzles in splits.items():

@@ -8,7 +8,7 @@ from chessrl.policy.transformer import Transformer
 from chessrl.policy.weights import new_model, save_model
 from chessrl.stages.batches import Dataset, Schedule
 from chessrl.stages.language import LanguageModel
-from chessrl.stages.runs import folder, inherited, parent
+from chessrl.stages.runs import folder, inherited, parent, working
 from chessrl.stages.training import fit
 
 VOCABULARY_SIZE = len(tokens.TOKENS)
@@ -29,7 +29,7 @@ def pretrain(run: Run) -> Result:
         tokens=config.tokens,
     )
     model = new_model(run.model, VOCABULARY_SIZE, run.seed)
-    with out.started(run, {"stage": "pretrain"}):
+    with working(run, out, "pretrain"):
         return train_on_documents(
             run, "pretrain", out, model, schedule, config.optim,
             checkpoint_every=config.checkpoint_every, log_every=config.log_every,

@@ -6,7 +6,7 @@ the ratio is clipped, KL to the SFT policy is optional. One update per batch of 
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import lightning as L
@@ -33,7 +33,7 @@ from chessrl.policy.optim import build_optimizer, build_schedule
 from chessrl.policy.transformer import Transformer
 from chessrl.policy.weights import load_model, save_model
 from chessrl.stages.rollouts import Rollout, play, seeded
-from chessrl.stages.runs import folder, inherited, parent, weights_file
+from chessrl.stages.runs import folder, inherited, parent, weights_file, working
 from chessrl.stages.traces import selected
 from chessrl.stages.training import check_finite, fit
 
@@ -55,7 +55,7 @@ def rl(run: Run) -> Result:
     model = load_model(start, tokens.VOCABULARY_HASH)
     reference = load_model(start, tokens.VOCABULARY_HASH) if config.kl else None
     module = PuzzleRL(model, reference, config, run.prompt.form, run.seed)
-    with out.started(run, {"stage": "rl"}):
+    with working(run, out, "rl"):
         seconds = fit(
             module,
             lambda step: prompts_of(puzzles, config.prompts, run.seed, step),
@@ -110,6 +110,10 @@ class Rows:
     """(B, T) log-probability in nats of the target when it was sampled."""
     advantage: Tensor
     """(B,)"""
+
+    def to(self, device: torch.device) -> "Rows":
+        """The same rows on a device."""
+        return Rows(*(getattr(self, field.name).to(device) for field in fields(self)))
 
 
 def as_rows(rollouts: Sequence[Rollout], advantage: Tensor) -> Rows:
@@ -198,7 +202,7 @@ class PuzzleRL(L.LightningModule):
         loss = torch.zeros((), device=self.device)
         for part in parts:
             chosen = [live[i] for i in part]
-            rows = as_rows([rollouts[i] for i in chosen], advantage[chosen])
+            rows = as_rows([rollouts[i] for i in chosen], advantage[chosen]).to(self.device)
             objective, logp, kl = self._objective(rows)
             part_loss = -objective.sum() / len(rollouts)
             self.manual_backward(part_loss)
@@ -232,6 +236,7 @@ class PuzzleRL(L.LightningModule):
         gain = clipped_surrogate(logp, rows.behaviour, rows.advantage, config.clip)
         kl = torch.zeros_like(logp)
         if reference is not None:
+            reference.to(self.device)
             with torch.no_grad():
                 anchor = token_logprobs(reference(rows.inputs), rows.targets, config.temperature)
             kl = kl_k3(logp, anchor)

@@ -6,7 +6,9 @@ The configuration alone decides all of them, so a stage finds its parents by wor
 would be called.
 """
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -78,8 +80,9 @@ def parent(run: Run, stage: str) -> RunFolder:
     """
     found = folder(run, stage)
     if found.finished is None:
+        target = "data" if stage == "prepare" else stage
         raise InputError(
-            f"{stage} has not finished in {found.path}: run `make {stage}` or "
+            f"{stage} has not finished in {found.path}: run `make {target}` or "
             f"`python -m chessrl stage={stage}` with the same settings first"
         )
     return found
@@ -90,6 +93,30 @@ def weights_file(run: Run, stage: str) -> Path:
     if run.checkpoint:
         return Path(run.checkpoint)
     return parent(run, stage).checkpoints / "model.safetensors"
+
+
+@contextlib.contextmanager
+def working(run: Run, out: RunFolder, stage: str) -> Iterator[None]:
+    """Work on a stage in its folder; an error leaves a result that says what failed."""
+    with out.started(run, {"stage": stage, "parents": parents(run, stage)}):
+        try:
+            yield
+        except Exception as error:
+            message = f"{type(error).__name__}: {error}".splitlines()[0]
+            out.write(
+                Result(
+                    stage=stage,
+                    identity=out.identity,
+                    parents=parents(run, stage),
+                    status="failed",
+                    message=message,
+                    seed=run.seed,
+                    of=run.evaluate.of if stage == "evaluate" else "",
+                    prompt=run.prompt.form,
+                    model=run.model.name,
+                )
+            )
+            raise
 
 
 def inherited(run: Run, stage: str) -> Result:

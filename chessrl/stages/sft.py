@@ -6,7 +6,7 @@ from chessrl.config import Run
 from chessrl.policy.weights import load_model
 from chessrl.stages.batches import Dataset, Schedule
 from chessrl.stages.pretrain import train_on_documents
-from chessrl.stages.runs import folder, parent, weights_file
+from chessrl.stages.runs import folder, parent, weights_file, working
 
 
 def sft(run: Run) -> Result:
@@ -25,7 +25,7 @@ def sft(run: Run) -> Result:
         whole=True,
     )
     model = load_model(weights_file(run, "pretrain"), tokens.VOCABULARY_HASH)
-    with out.started(run, {"stage": "sft"}):
+    with working(run, out, "sft"):
         return train_on_documents(
             run, "sft", out, model.train(), schedule, config.optim,
             checkpoint_every=config.checkpoint_every, log_every=config.log_every,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import chess
 
+from chessrl import compute
 from chessrl.artifacts import Result
 from chessrl.board import tokens
 from chessrl.board.prompts import answer_tokens, puzzle_prompt
@@ -18,14 +19,15 @@ from chessrl.board.traces import (
     truncated_log_normal,
     with_solution,
 )
-from chessrl.config import Run, TracesConfig
+from chessrl.config import InputError, Run, TracesConfig
 from chessrl.policy.sampling import Turns, sample
 from chessrl.policy.transformer import Transformer
 from chessrl.policy.weights import load_model
 from chessrl.progress import Meter
 from chessrl.stages.batches import DatasetWriter
 from chessrl.stages.rollouts import NO_MOVE, seeded
-from chessrl.stages.runs import folder, inherited, parent, weights_file
+from chessrl.stages.runs import folder, inherited, parent, weights_file, working
+from chessrl.stages.training import device_of
 
 TOKENS_PER_PLY = 4
 """Enough for nearly every move; a line that needs more is cut a ply short."""
@@ -47,31 +49,35 @@ def traces(run: Run) -> Result:
         config.max_rating,
     )
     model = load_model(weights_file(run, "pretrain"), tokens.VOCABULARY_HASH)
+    model.to(device_of(run.trainer))
     result = inherited(run, "traces")
     result.model = model.config.name
+    result.n_params = compute.parameters(model.config, len(tokens.TOKENS))
     began = time.monotonic()
     thought_tokens = covered = sampled = 0
-    with out.started(run, {"stage": "traces"}), Meter("traces", len(puzzles), "puzzles") as meter:
+    with working(run, out, "traces"), Meter("traces", len(puzzles), "puzzles") as meter:
         writer = DatasetWriter(out.path / "train")
-        at_once = max(config.batch // config.first_moves, 1)
+        at_once = max(config.batch // (config.first_moves * config.per_puzzle), 1)
         for first in range(0, len(puzzles), at_once):
             batch = puzzles[first : first + at_once]
             proposed, cost = propose(model, batch, run.prompt.form, config, run.seed, first)
             sampled += cost
-            for puzzle, lines in zip(batch, proposed, strict=True):
-                ids, targets, thought = document(puzzle, lines, run.prompt.form, config, run.seed)
+            for place, lines in enumerate(proposed):
+                puzzle = batch[place // config.per_puzzle]
+                rng = random.Random(f"{run.seed}/{first}/{place}")
+                ids, targets, thought = document(puzzle, lines, run.prompt.form, config, rng)
                 writer.add(ids, targets)
                 thought_tokens += thought
                 covered += any(line[0].uci() == puzzle.solver_moves[0] for line in lines)
             meter.advance(first + len(batch))
         writer.close()
         result.tokens["traces"] = float(sampled)
-        result.flops["traces"] = 2.0 * result.n_params * sampled
+        result.flops["traces"] = compute.FORWARD * result.n_params * float(sampled)
         result.measures = {
             "documents": float(writer.documents),
             "targets": float(writer.targets),
-            "thought_tokens": thought_tokens / len(puzzles),
-            "solution_proposed": covered / len(puzzles),
+            "thought_tokens": thought_tokens / writer.documents,
+            "solution_proposed": covered / writer.documents,
         }
         result.seconds = time.monotonic() - began
         out.write(result)
@@ -79,8 +85,14 @@ def traces(run: Run) -> Result:
 
 
 def selected(puzzles: Sequence[Puzzle], count: int, max_rating: int) -> list[Puzzle]:
-    """The first `count` puzzles up to a rating, in their order; 0 sets no bound."""
+    """The first `count` puzzles up to a rating, in their order; 0 sets no bound.
+
+    Raises:
+        InputError: none is left.
+    """
     easy = [puzzle for puzzle in puzzles if not max_rating or puzzle.rating <= max_rating]
+    if not easy:
+        raise InputError(f"none of {len(puzzles)} puzzles is left: max_rating={max_rating}")
     return easy[: count or None]
 
 
@@ -94,13 +106,15 @@ def propose(
 ) -> tuple[list[Lines], int]:
     """Lines of play that the model considers in each puzzle, illegal endings cut.
 
-    First moves are sampled, then from each legal one a number of lines.
+    First moves are sampled, each with a line that goes on from it; the other lines of a first move
+    are sampled from the position after it.
 
     Args:
         number: of the first puzzle; with the seed it decides the samples.
 
     Returns:
-        Lines of each puzzle, none of them empty, and the tokens that were read and sampled.
+        Lines for each document, those of a puzzle one after the other and no line empty, and the
+        tokens that were read and sampled.
     """
     rng = random.Random(f"{seed}/{number}")
     generator = seeded(seed, number)
@@ -118,50 +132,54 @@ def propose(
         )
         return [one.tokens for one in samples]
 
-    def drawn(name: str) -> int:
-        mean, sigma, low, high = (
-            getattr(config, f"{name}_{part}") for part in ("mean", "sigma", "min", "max")
-        )
-        return truncated_log_normal(rng, mean, sigma, low, high)
-
     prompts = [puzzle_prompt(puzzle, form) for puzzle in puzzles]
-    copies = [config.first_moves] * len(puzzles)
-    opened = continued(prompts, copies, [1] * sum(copies))
+    boards = [puzzle.board() for puzzle in puzzles]
+    rows = config.per_puzzle * config.first_moves
+    plies = [_plies(rng, config) for _ in range(rows * len(puzzles))]
+    opened = continued(prompts, [rows] * len(puzzles), plies)
     cost = sum(map(len, prompts)) + sum(map(len, opened))
-    lines: list[Lines] = [[] for _ in puzzles]
-    owners, starts, counts, plies = [], [], [], []
-    for row, ids in enumerate(opened):
-        owner = row // config.first_moves
-        board = puzzles[owner].board()
-        if first := legal_prefix(board, ids)[:1]:
-            owners.append(owner)
-            starts.append((board, prompts[owner] + tokens.encode_move(board, first[0]), first))
-            counts.append(drawn("lines"))
-            plies += [drawn("plies") for _ in range(counts[-1])]
-    if not starts:
-        return lines, cost
-    rows = [place for place, count in enumerate(counts) for _ in range(count)]
-    rest = continued([ids for _, ids, _ in starts], counts, [max(n - 1, 1) for n in plies])
-    cost += sum(len(ids) for _, ids, _ in starts) + sum(map(len, rest))
-    for place, n, ids in zip(rows, plies, rest, strict=True):
-        board, _, first = starts[place]
-        after = board.copy(stack=False)
-        after.push(first[0])
-        lines[owners[place]].append(first + legal_prefix(after, ids)[: n - 1])
-    return lines, cost
+    documents: list[Lines] = [[] for _ in range(config.per_puzzle * len(puzzles))]
+    more: list[tuple[Lines, list[chess.Move], chess.Board]] = []
+    starts: list[list[int]] = []
+    copies: list[int] = []
+    for row, (ids, most) in enumerate(zip(opened, plies, strict=True)):
+        board, lines = boards[row // rows], documents[row // config.first_moves]
+        if line := legal_prefix(board, ids)[:most]:
+            lines.append(line)
+            others = _lines(rng, config) - 1
+            if others:
+                after = board.copy(stack=False)
+                starts.append(prompts[row // rows] + tokens.push_encoded(after, line[0]))
+                copies.append(others)
+                more += [(lines, line[:1], after)] * others
+    if more:
+        plies = [_plies(rng, config) for _ in more]
+        rest = continued(starts, copies, [max(most - 1, 1) for most in plies])
+        cost += sum(map(len, starts)) + sum(map(len, rest))
+        for (lines, first, after), ids, most in zip(more, rest, plies, strict=True):
+            lines.append(first + legal_prefix(after, ids)[: most - 1])
+    return documents, cost
+
+
+def _lines(rng: random.Random, config: TracesConfig) -> int:
+    return truncated_log_normal(
+        rng, config.lines_mean, config.lines_sigma, config.lines_min, config.lines_max
+    )
+
+
+def _plies(rng: random.Random, config: TracesConfig) -> int:
+    return truncated_log_normal(
+        rng, config.plies_mean, config.plies_sigma, config.plies_min, config.plies_max
+    )
 
 
 def document(
-    puzzle: Puzzle, lines: Lines, form: str, config: TracesConfig, seed: int
+    puzzle: Puzzle, lines: Lines, form: str, config: TracesConfig, rng: random.Random
 ) -> tuple[list[int], list[bool], int]:
     """Tokens and targets of one SFT document, and the length of its thought."""
-    rng = random.Random(f"{seed}/{puzzle.id}")
-    plies = truncated_log_normal(
-        rng, config.plies_mean, config.plies_sigma, config.plies_min, config.plies_max
-    )
     solution = [chess.Move.from_uci(uci) for uci in puzzle.moves[1:]]
     board = puzzle.board()
-    thought = encode_trace(board, merge(with_solution(lines, solution, plies, rng)))
+    thought = encode_trace(board, merge(with_solution(lines, solution, _plies(rng, config), rng)))
     prompt = puzzle_prompt(puzzle, form)
     answer, ours = answer_tokens(puzzle)
     ids = prompt + thought + answer

@@ -201,6 +201,12 @@ def fit(
     return watch.seconds
 
 
+def device_of(config: TrainerConfig) -> torch.device:
+    """Where a model works outside of Lightning's training."""
+    accelerator = "cuda" if config.accelerator == "gpu" else config.accelerator
+    return torch.device(accelerator)
+
+
 def check_finite(loss: torch.Tensor, label: str, step: int) -> None:
     """Stop a run whose loss is no longer a number.
 

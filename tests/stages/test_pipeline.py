@@ -119,8 +119,9 @@ def test_sft_documents_teach_thought_moves_and_stops_only(pipeline_of, request):
     run, _ = request.getfixturevalue(pipeline_of)
     puzzles = read_puzzles(folder(run, "prepare").path / "puzzles" / "sft.csv", SkipReport())
     documents = Dataset(folder(run, "traces").path / "train")
-    assert len(documents) == len(puzzles)
-    for puzzle, (ids, targets) in zip(puzzles, documents, strict=True):
+    owners = [puzzle for puzzle in puzzles for _ in range(run.traces.per_puzzle)]
+    assert run.traces.per_puzzle == 3
+    for puzzle, (ids, targets) in zip(owners, documents, strict=True):
         ids = ids.tolist()
         think, close = ids.index(tokens.THINK), ids.index(tokens.END_THINK)
         assert ids.count(tokens.BOS) == 1 and ids[0] == tokens.BOS
@@ -202,7 +203,7 @@ def test_a_damaged_checkpoint_is_passed_over(done, tiny, tmp_path, monkeypatch, 
 
 
 def test_a_stage_whose_parent_is_missing_says_what_to_run(tiny, tmp_path):
-    with pytest.raises(InputError, match="make prepare"):
+    with pytest.raises(InputError, match="make data"):
         pretrain(tiny(tmp_path, "stage=pretrain"))
 
 
