@@ -42,6 +42,9 @@ def main(config: DictConfig) -> None:
     except (InputError, FileNotFoundError) as error:
         say(f"chessrl: {error}")
         sys.exit(2)
+    except KeyboardInterrupt:
+        say("chessrl: stopped; the same command goes on from the last checkpoint")
+        sys.exit(130)
 
 
 if __name__ == "__main__":

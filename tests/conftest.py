@@ -121,16 +121,17 @@ def configure():
 
 
 @pytest.fixture(scope="session")
-def tiny(configure, tiny_files):
+def tiny_settings(tiny_files) -> tuple[str, ...]:
+    """Overrides that make a stage run in seconds."""
+    files = (f"data.paths=[{tiny_files['games']}]", f"data.puzzles={tiny_files['puzzles']}")
+    return (*files, *TINY)
+
+
+@pytest.fixture(scope="session")
+def tiny(configure, tiny_settings):
     """A configuration that runs a stage in seconds, given an output folder and overrides."""
 
     def made(outputs: Path, *overrides: str) -> Run:
-        return configure(
-            f"outputs={outputs}",
-            f"data.paths=[{tiny_files['games']}]",
-            f"data.puzzles={tiny_files['puzzles']}",
-            *TINY,
-            *overrides,
-        )
+        return configure(f"outputs={outputs}", *tiny_settings, *overrides)
 
     return made

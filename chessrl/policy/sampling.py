@@ -77,9 +77,7 @@ def sample(
     """
     weight = model.head.weight
     tokens, start = pad_left(prompts, pad)
-    cache = KVCache(
-        model.config, start.to(weight.device), tokens.shape[1] + max(budgets), weight.dtype
-    )
+    cache = KVCache(model.config, start.to(weight.device), weight.dtype)
     logits = model.last_logits(tokens.to(weight.device), cache)
     shared = torch.arange(len(prompts)).repeat_interleave(torch.tensor(copies)).to(weight.device)
     cache.select(shared)

@@ -63,10 +63,13 @@ class KVCache:
     Rows are padded on the left: row b holds its tokens in columns `start[b]` to `length`.
     """
 
-    def __init__(self, config: ModelConfig, start: Tensor, columns: int, dtype: torch.dtype):
-        shape = (config.layers, start.shape[0], config.kv_heads, columns, config.head_dim)
-        self.keys = torch.zeros(shape, dtype=dtype, device=start.device)
-        self.values = torch.zeros(shape, dtype=dtype, device=start.device)
+    GROWTH = 32
+    """Columns that are added at a time."""
+
+    def __init__(self, config: ModelConfig, start: Tensor, dtype: torch.dtype) -> None:
+        shape = (config.layers, start.shape[0], config.kv_heads, 0, config.head_dim)
+        self.keys = torch.empty(shape, dtype=dtype, device=start.device)
+        self.values = torch.empty_like(self.keys)
         self.start = start
         self.length = 0
 
@@ -74,13 +77,13 @@ class KVCache:
         """Make room for so many columns in all."""
         missing = columns - self.keys.shape[3]
         if missing > 0:
-            more = (0, 0, 0, max(missing, self.keys.shape[3] // 2))
-            self.keys, self.values = F.pad(self.keys, more), F.pad(self.values, more)
+            room = (0, 0, 0, missing + self.GROWTH)
+            self.keys, self.values = F.pad(self.keys, room), F.pad(self.values, room)
 
     def select(self, rows: Tensor) -> None:
         """Keep these rows, in this order; a row may be named more than once."""
-        self.keys = self.keys[:, rows]
-        self.values = self.values[:, rows]
+        self.keys = self.keys[:, :, :, : self.length].index_select(1, rows)
+        self.values = self.values[:, :, :, : self.length].index_select(1, rows)
         self.start = self.start[rows]
 
 

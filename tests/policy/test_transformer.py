@@ -185,12 +185,13 @@ def same(ours: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(ours, expected, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("columns", [7 + 6, 7, 3])
+@pytest.mark.parametrize("growth", [0, 2, 32])
 @torch.no_grad()
-def test_the_cache_changes_nothing(model, columns):
+def test_the_cache_changes_nothing(model, growth, monkeypatch):
     """Left-padded rows of mixed lengths, a few tokens at a time, with room made on the way."""
     prompts, start = pad_left(ROWS, pad=0)
-    cache = KVCache(model.config, start, columns, torch.float32)
+    monkeypatch.setattr(KVCache, "GROWTH", growth)
+    cache = KVCache(model.config, start, torch.float32)
     logits = model(prompts, cache)
     for row, ids in enumerate(ROWS):
         same(logits[row, start[row] :], alone(model, ids))
@@ -207,7 +208,7 @@ def test_the_cache_changes_nothing(model, columns):
 @torch.no_grad()
 def test_rows_of_the_cache_may_be_copied_and_dropped(model):
     prompts, start = pad_left(ROWS, pad=0)
-    cache = KVCache(model.config, start, 8, torch.float32)
+    cache = KVCache(model.config, start, torch.float32)
     model(prompts, cache)
     cache.select(torch.tensor([2, 0, 0, 3]))
     last = model.last_logits(torch.tensor([[7], [8], [9], [10]]), cache)
@@ -225,7 +226,7 @@ def test_the_padding_token_does_not_matter_on_the_left(model):
     outcomes = []
     for pad in (0, 12):
         prompts, start = pad_left(ROWS, pad)
-        cache = KVCache(model.config, start, 8, torch.float32)
+        cache = KVCache(model.config, start, torch.float32)
         outcomes.append(model.last_logits(prompts, cache))
     assert outcomes[0].isfinite().all()
     assert torch.equal(*outcomes)
