@@ -85,7 +85,7 @@ def prepare(run: Run) -> Result:
         solver_positions = frozenset(
             position_key(puzzle.board()) for puzzle in chain.from_iterable(splits.values())
         )
-        kept = _games(run, out, report, solver_positions)
+        counts = _games(run, out, report, solver_positions)
         write_text(
             out.path / "skipped.jsonl",
             "".join(json.dumps(dataclasses.asdict(skip)) + "\n" for skip in report.records),
@@ -99,11 +99,12 @@ def prepare(run: Run) -> Result:
                     for path in (*run.data.paths, run.data.puzzles)
                 },
                 "split_rule": "games by hash of their moves; puzzles by hash, test equal per bin",
-                "kept": kept | {f"puzzles_{name}": len(rows) for name, rows in splits.items()},
+                "kept": counts["games_train"] + counts["games_validation"],
+                "counts": counts | {f"puzzles_{name}": len(rows) for name, rows in splits.items()},
                 "skipped": dict(sorted(report.counts.items())),
             }
         )
-        result.measures = {name: float(count) for name, count in kept.items()}
+        result.measures = {name: float(count) for name, count in counts.items()}
         result.seconds = time.monotonic() - began
         out.write(result)
     for reason, count in sorted(report.counts.items()):
@@ -135,7 +136,9 @@ def _games(
         run.data.min_plies, run.data.validation, run.prompt.form, run.prompt.plies, held_out
     )
     writers = {name: DatasetWriter(out.path / name) for name in ("train", "validation")}
-    kept: Counter[str] = Counter()
+    counts: Counter[str] = Counter(
+        {f"{what}_{name}": 0 for what in ("games", "plies") for name in writers}
+    )
     seen: set[bytes] = set()
     workers = run.data.workers or os.cpu_count() or 1
     with Meter("prepare", None, "games") as meter:
@@ -153,21 +156,19 @@ def _games(
                     report.add(Skip(path, item.game.index, item.game.line, reason))
                     continue
                 seen.add(digest)
-                kept[f"games_{item.split}"] += 1
-                kept[f"plies_{item.split}"] += len(item.game.moves)
+                counts[f"games_{item.split}"] += 1
+                counts[f"plies_{item.split}"] += len(item.game.moves)
                 for ids, targets in item.documents:
                     writers[item.split].add(ids, targets)
+    if not seen:
+        reasons = ", ".join(f"{n} {reason}" for reason, n in report.counts.items()) or "empty"
+        raise InputError(f"{', '.join(run.data.paths)}: no usable game ({reasons})")
     for name, writer in writers.items():
         writer.close()
-        if not writer.documents:
-            reasons = ", ".join(f"{n} {reason}" for reason, n in report.counts.items())
-            raise InputError(
-                f"{', '.join(run.data.paths)}: no usable {name} game ({reasons or 'no games'})"
-            )
-        kept[f"documents_{name}"] = writer.documents
-        kept[f"tokens_{name}"] = writer.tokens
-        kept[f"targets_{name}"] = writer.targets
-    return dict(kept)
+        counts[f"documents_{name}"] = writer.documents
+        counts[f"tokens_{name}"] = writer.tokens
+        counts[f"targets_{name}"] = writer.targets
+    return dict(counts)
 
 
 def map_in_order(

@@ -38,8 +38,9 @@ def test_games_plus_skips_are_all_games(tiny, tmp_path, tiny_files):
     run = tiny(tmp_path, "stage=prepare", "data.min_plies=60")
     prepare(run)
     manifest = folder(run, "prepare").manifest
-    kept = manifest["kept"]
-    assert kept["games_train"] + kept["games_validation"] + manifest["skipped"]["too_short"] == 120
+    kept = manifest["counts"]
+    assert kept["games_train"] + kept["games_validation"] == manifest["kept"]
+    assert manifest["kept"] + manifest["skipped"]["too_short"] == 120
     puzzles = len(read_puzzles(tiny_files["puzzles"], SkipReport()))
     assert sum(kept[f"puzzles_{name}"] for name in ("sft", "rl", "test")) == puzzles
 
@@ -54,7 +55,7 @@ def test_documents_hold_every_ply_after_the_first_cut(tiny, tmp_path):
     write_puzzles(tmp_path / "p.csv", [mate_in_one()])
     prepare(run)
     out = folder(run, "prepare")
-    kept = out.manifest["kept"]
+    kept = out.manifest["counts"]
     train = Dataset(out.path / "train")
     openers = sum(len(list(tokens.split_moves(list(ids[1:-1])))) for ids, _ in train)
     assert len(train) == kept["games_train"]
@@ -106,12 +107,12 @@ def test_copies_of_a_game_count_once(tiny, tmp_path, tiny_files):
     prepare(run)
     manifest = folder(run, "prepare").manifest
     assert manifest["skipped"] == {"duplicate": 120}
-    assert manifest["kept"]["games_train"] + manifest["kept"]["games_validation"] == 120
+    assert manifest["kept"] == 120
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [("", "no usable train game"), ("<html><p>1. e4 e5</p></html>\n", "no usable train game")],
+    [("", "no usable game"), ("<html><p>1. e4 e5</p></html>\n", "no usable game")],
 )
 def test_a_file_without_games_fails_by_name(content, said, tiny, tmp_path):
     (tmp_path / "bad.pgn").write_text(content)
