@@ -74,9 +74,7 @@ class Dataset:
         """Raises InputError where the folder holds no documents."""
         stems = sorted(path.name.split(".")[0] for path in folder.glob("*.offsets.npy"))
         if not stems:
-            raise InputError(
-                f"no documents in {folder}: its data may be too few to fill this split"
-            )
+            raise InputError(f"no documents in {folder}: too little data to fill this split")
         self._tokens = [np.load(folder / f"{stem}.tokens.npy", mmap_mode="r") for stem in stems]
         self._targets = [np.load(folder / f"{stem}.targets.npy", mmap_mode="r") for stem in stems]
         self._offsets = [np.load(folder / f"{stem}.offsets.npy") for stem in stems]
