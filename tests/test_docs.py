@@ -36,7 +36,5 @@ def test_tables_of_settings_agree_with_conf(group, configure):
     for column, run in ((1, configure()), (2, configure(f"{group}=study"))):
         for row in table:
             value = reduce(getattr, row[0].split("."), run)
-            said = row[column] if isinstance(value, str) else float(row[column])
-            assert said == pytest.approx(value) if not isinstance(value, str) else said == value, (
-                row
-            )
+            said = row[column] if isinstance(value, str) else pytest.approx(float(row[column]))
+            assert said == value, row
