@@ -46,8 +46,7 @@ def summary(results: Iterable[Result]) -> tuple[list[str], list[list[str]]]:
                 result.model,
                 _count(result.tokens.get(result.of)),
                 _flops(sum(result.flops.values())),
-                f"{measures['game_nats_per_token']:.3f}",
-                f"{measures['game_nats_per_ply']:.3f}",
+                *_game_loss(result),
                 _percent(measures["legal"]),
                 _percent(measures["well_formed"]),
                 _interval(found["all", 1]),
@@ -80,6 +79,12 @@ def write_results(folder: Path, table: pd.DataFrame, results: Iterable[Result]) 
     """Write results.csv, all numbers in full, and results.md, the summary."""
     write_text(folder / "results.csv", table.to_csv(index=False))
     write_text(folder / "results.md", markdown(*summary(results)))
+
+
+def _game_loss(result: Result) -> list[str]:
+    """Nats per token and per ply; in brackets where thinking first makes them incomparable."""
+    losses = [result.measures[f"game_nats_per_{unit}"] for unit in ("token", "ply")]
+    return [f"{loss:.3f}" if result.of == "pretrain" else f"({loss:.3f})" for loss in losses]
 
 
 def _count(value: float | None) -> str:
