@@ -36,7 +36,7 @@ def test_named_files_become_a_run(configure):
         ("rl.clip=1.5", "rl.clip"),
         ("prompt.form=picture", "prompt.form"),
         ("data.validation=1.0", "data.validation"),
-        ("model.kv_heads=3", "model.kv_heads"),
+        ("model.kv_heads=2", "model.kv_heads"),
         ("pretrain.batch_tokens=8", "pretrain.batch_tokens"),
         ("pretrain.optim.name=sgd", "optim.name"),
         ("pretrain.optim.lr=0", "optim.lr"),

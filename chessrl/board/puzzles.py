@@ -28,7 +28,7 @@ BINS = ("B0", "B1", "B2", "B3", "B4", "B5")
 _NUMBER = re.compile("[0-9]{1,4}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Puzzle:
     """A position and the one line that solves it, in the convention of Lichess."""
 
