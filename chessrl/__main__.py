@@ -12,7 +12,7 @@ from chessrl.progress import say
 from chessrl.report.tables import print_table, write_results
 from chessrl.scaling.collect import collect, tidy
 from chessrl.stages.pipeline import STAGES, pipeline
-from chessrl.stages.training import quiet
+from chessrl.stages.training import on_this_machine, quiet
 
 
 def work(run: Run) -> None:
@@ -32,13 +32,16 @@ def work(run: Run) -> None:
     say(f"written: {folder / 'results.csv'} and {folder / 'results.md'}")
 
 
-@hydra.main(version_base="1.3", config_path="../conf", config_name="config")
+CONF = Path(__file__).resolve().parent.parent / "conf"
+
+
+@hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
 def main(config: DictConfig) -> None:
     """Entry point; bad input ends with one line and exit status 2."""
     quiet()
     torch.set_float32_matmul_precision("highest")
     try:
-        work(parse(config))
+        work(on_this_machine(parse(config)))
     except (InputError, FileNotFoundError) as error:
         say(f"chessrl: {error}")
         sys.exit(2)

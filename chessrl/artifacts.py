@@ -1,7 +1,7 @@
 """The run folder: what a stage leaves on disk, and how another stage finds and trusts it.
 
     config.yaml     the resolved configuration
-    manifest.json   where it came from: commit, versions, hashes of data and parents
+    manifest.json   where it came from: commit, versions, parents, hashes of data
     metrics.csv     one row per interval
     checkpoints/    weights and training state
     result.json     written last; a folder without one with status "done" is unfinished
@@ -91,6 +91,8 @@ class PassAtK:
     low: float
     high: float
     puzzles: int
+    samples: int
+    """Episodes of each puzzle, n."""
 
 
 @dataclass(kw_only=True)
@@ -140,15 +142,19 @@ def provenance() -> dict[str, Any]:
     """Commit, versions and machine that a run is made with."""
     root = Path(__file__).parent.parent
 
-    def git(*arguments: str) -> str:
-        done = subprocess.run(
-            ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False
-        )
-        return done.stdout.strip()
+    def git(*arguments: str) -> str | None:
+        command = ["git", "-C", str(root), *arguments]
+        try:
+            return subprocess.run(
+                command, capture_output=True, text=True, check=True
+            ).stdout.strip()
+        except (OSError, subprocess.CalledProcessError):
+            return None  # no git, or no checkout
 
+    changes = git("status", "--porcelain", "--untracked-files=no")
     return {
-        "commit": git("rev-parse", "HEAD") or None,
-        "modified": bool(git("status", "--porcelain", "--untracked-files=no")),
+        "commit": git("rev-parse", "HEAD"),
+        "modified": None if changes is None else bool(changes),
         "python": platform.python_version(),
         "versions": {name: importlib.metadata.version(name) for name in VERSIONED},
         "machine": platform.machine(),
@@ -211,6 +217,8 @@ class RunFolder:
                 raise InputError(f"another process is working in {self.path}") from None
             if (self.path / "manifest.json").exists():
                 self._refuse_other(self.manifest["identity"])
+            if self.finished is not None:
+                raise InputError(f"another process has just finished {self.path}: run it again")
             write_text(self.path / "config.yaml", yaml.safe_dump(dataclasses.asdict(config)))
             self.describe({"identity": self.identity, **about, **provenance()})
             (self.path / "result.json").unlink(missing_ok=True)

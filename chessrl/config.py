@@ -3,6 +3,7 @@
 Past `parse` there is no dictionary: every stage takes these dataclasses.
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -132,6 +133,10 @@ class OptimConfig:
         _require(0 <= self.final <= 1, f"optim.final={self.final} is not in [0, 1]")
         _require(self.clip > 0, f"optim.clip={self.clip} must be positive")
         _require(self.weight_decay >= 0, f"optim.weight_decay={self.weight_decay} is negative")
+        _require(
+            0 <= self.beta1 < 1 and 0 <= self.beta2 < 1,
+            f"optim.beta1={self.beta1}, beta2={self.beta2}: not in [0, 1)",
+        )
 
 
 @dataclass(kw_only=True)
@@ -151,7 +156,9 @@ class PretrainConfig:
     """Steps between rows of metrics.csv."""
 
     def __post_init__(self) -> None:
-        _require(self.tokens > 0, f"pretrain.tokens={self.tokens} must be positive")
+        _require(
+            0 < self.tokens < math.inf, f"pretrain.tokens={self.tokens} must be positive and finite"
+        )
         _require(self.context > 1, f"pretrain.context={self.context} must exceed 1")
         _require(
             self.batch_tokens >= self.context,
@@ -190,7 +197,14 @@ class TracesConfig:
         _require(self.first_moves > 0, f"traces.first_moves={self.first_moves} must be positive")
         _require(0 < self.lines_min <= self.lines_max, "traces: 0 < lines_min <= lines_max")
         _require(0 < self.plies_min <= self.plies_max, "traces: 0 < plies_min <= plies_max")
-        _require(min(self.lines_mean, self.plies_mean) > 0, "traces: means must be positive")
+        _require(
+            self.lines_min <= self.lines_mean <= self.lines_max,
+            f"traces.lines_mean={self.lines_mean} is not within lines_min and lines_max",
+        )
+        _require(
+            self.plies_min <= self.plies_mean <= self.plies_max,
+            f"traces.plies_mean={self.plies_mean} is not within plies_min and plies_max",
+        )
         _require(min(self.lines_sigma, self.plies_sigma) >= 0, "traces: sigmas are negative")
         _require(self.temperature > 0, f"traces.temperature={self.temperature} must be positive")
         _require(min(self.puzzles, self.max_rating) >= 0, "traces: counts are negative")
@@ -212,7 +226,9 @@ class SftConfig:
     log_every: int = operational(10)
 
     def __post_init__(self) -> None:
-        _require(self.epochs > 0, f"sft.epochs={self.epochs} must be positive")
+        _require(
+            0 < self.epochs < math.inf, f"sft.epochs={self.epochs} must be positive and finite"
+        )
         _require(
             self.batch_tokens >= self.context > 1,
             f"sft.batch_tokens={self.batch_tokens} holds no document of {self.context} tokens",
@@ -269,6 +285,8 @@ class EvaluateConfig:
     max_new_tokens: int
     puzzles: int = 0
     """Test puzzles to use, in hashed order; 0 means all."""
+    seed: int = 0
+    """Of the samples; apart from the run's, so that all models meet the same dice."""
     batch: int = 512
     """Episodes sampled at a time."""
     game_tokens: float = 2e5
@@ -293,11 +311,23 @@ class TrainerConfig:
     accelerator: str
     devices: int
     precision: str
-    """Of pretraining and SFT, by Lightning's name: 32-true, bf16-mixed, ..."""
+    """Of pretraining and SFT: 32-true, bf16-mixed, or auto: bf16 where the hardware has it."""
     rl_precision: str
-    """Of RL's updates; the sampler works in 32 bits, and so should what it is compared to."""
+    """Of RL, its sampling included: 32-true or bf16-mixed."""
 
     def __post_init__(self) -> None:
+        _require(
+            self.accelerator in ("cpu", "cuda", "mps"),
+            f"trainer.accelerator={self.accelerator}: cpu, cuda or mps",
+        )
+        _require(
+            self.precision in ("auto", "32-true", "bf16-mixed"),
+            f"trainer.precision={self.precision}: auto, 32-true or bf16-mixed",
+        )
+        _require(
+            self.rl_precision in ("32-true", "bf16-mixed"),
+            f"trainer.rl_precision={self.rl_precision}: 32-true or bf16-mixed",
+        )
         _require(
             self.devices == 1,
             f"trainer.devices={self.devices}: only one works, each would read one batch",
@@ -332,6 +362,10 @@ class Run:
     def __post_init__(self) -> None:
         _require(self.stage in STAGES, f"stage={self.stage}: one of {', '.join(STAGES)}")
         _require(self.seed >= 0, f"seed={self.seed} is negative")
+        _require(
+            self.prompt.form != "board" or self.pretrain.context >= 80,
+            f"pretrain.context={self.pretrain.context} leaves no room after a board: at least 80",
+        )
         _require(
             self.checkpoint is None or self.stage not in ("pipeline", "prepare", "pretrain"),
             f"checkpoint= cannot be used with stage={self.stage}",

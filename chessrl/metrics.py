@@ -39,7 +39,9 @@ def clustered_mean(values: np.ndarray, level: float = 0.95) -> Estimate:
     """Mean of one value per puzzle, with Student's t interval over the puzzles.
 
     The samples of a puzzle are correlated, so the puzzle is the unit; values lie in [0, 1], and so
-    does the interval. One puzzle tells nothing of the spread: its interval is [0, 1].
+    does the interval. One puzzle tells nothing of the spread: its interval is [0, 1]. Where all
+    values are 0, or all 1, the spread seen is none, and the bound is the exact one of Clopper and
+    Pearson.
 
     Raises:
         ValueError: there is no value.
@@ -50,6 +52,9 @@ def clustered_mean(values: np.ndarray, level: float = 0.95) -> Estimate:
     mean = float(np.mean(values))
     if n == 1:
         return Estimate(mean, 0.0, 1.0, 1)
+    if mean in (0.0, 1.0):
+        beyond = 1 - ((1 - level) / 2) ** (1 / n)
+        return Estimate(mean, mean * (1 - beyond), mean + (1 - mean) * beyond, n)
     half = float(stats.t.ppf((1 + level) / 2, n - 1) * np.std(values, ddof=1) / np.sqrt(n))
     return Estimate(mean, max(mean - half, 0.0), min(mean + half, 1.0), n)
 

@@ -112,7 +112,7 @@ FULL = Result(
     flops={"rl": 1e12},
     exact_flops={"rl": 9e11},
     measures={"reward": 1 / 3},
-    pass_at_k=[PassAtK(bin="B1", k=4, mean=0.5, low=0.1, high=0.9, puzzles=7)],
+    pass_at_k=[PassAtK(bin="B1", k=4, mean=0.5, low=0.1, high=0.9, puzzles=7, samples=16)],
     seconds=1.5,
 )
 

@@ -42,6 +42,15 @@ def test_named_files_become_a_run(configure):
         ("pretrain.optim.lr=0", "optim.lr"),
         ("evaluate.of=prepare", "evaluate.of"),
         ("data=pgn", "data.paths"),
+        ("pretrain.tokens=inf", "pretrain.tokens"),
+        ("pretrain.optim.beta1=2", "optim.beta1"),
+        ("pretrain.context=40", "pretrain.context"),
+        ("traces.plies_mean=9", "traces.plies_mean"),
+        ("trainer.precision=16-mixed", "trainer.precision"),
+        ("trainer.rl_precision=bf16-true", "trainer.rl_precision"),
+        ("trainer.accelerator=tpu", "trainer.accelerator"),
+        ("trainer.devices=2", "trainer.devices"),
+        ("checkpoint=x", "checkpoint"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(override, named, configure):
@@ -54,6 +63,19 @@ def test_what_does_not_fit_is_refused_by_name(override, named, configure):
 def test_what_has_no_place_or_no_type_is_refused(override, configure):
     with pytest.raises(ConfigCompositionException, match=override.split("=")[0]):
         configure(override)
+
+
+def test_the_console_script_finds_the_configuration(tmp_path):
+    script = "import sys; from chessrl.__main__ import main; sys.argv[0] = 'chessrl'; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "--cfg", "job"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "stage: pipeline" in done.stdout
 
 
 def test_the_command_line_ends_with_one_line_and_a_status():

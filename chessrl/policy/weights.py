@@ -45,8 +45,13 @@ def load_model(path: Path, vocabulary: str) -> Transformer:
         raise InputError(
             f"{path} speaks vocabulary {about.get('vocabulary')}, this version {vocabulary}"
         )
-    model = Transformer(ModelConfig(**json.loads(about["model"])), int(about["vocabulary_size"]))
-    model.load_state_dict(tensors)
+    try:
+        config = ModelConfig(**json.loads(about["model"]))
+        model = Transformer(config, int(about["vocabulary_size"]))
+        model.load_state_dict(tensors)
+    except (KeyError, ValueError, TypeError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{path} does not hold a model of this version: {reason}") from error
     return model.eval()
 
 

@@ -13,7 +13,11 @@ BINS = ("all", "B0", "B1", "B2", "B3", "B4", "B5")
 
 
 def summary(results: Iterable[Result]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows: one row per measured model, or per stage where none was measured."""
+    """Header and rows: one row per measured model, or per stage where none was measured.
+
+    Failed runs have a row of their own. The largest k is one that all models have, as it is where
+    the numbers of samples are powers of two.
+    """
     results = list(results)
     measured = [result for result in results if result.pass_at_k]
     if not measured:
@@ -30,28 +34,34 @@ def summary(results: Iterable[Result]) -> tuple[list[str], list[list[str]]]:
             for result in results
         ]
         return header, rows
-    most = max(row.k for row in measured[0].pass_at_k)
+    most = min(max(row.k for row in result.pass_at_k) for result in measured)
     header = [
-        "after", "model", "tokens", "FLOPs", "nats/token", "nats/ply", "legal", "well formed",
-        "pass@1 (95%)", f"pass@{most} (95%)", *(f"{name} @1 / @{most}" for name in BINS[1:]),
+        "after", "model", "seed", "tokens", "FLOPs", "nats/token", "nats/ply", "legal",
+        "well formed", "pass@1 (95%)", f"pass@{most} (95%)",
+        *(f"{name} @1 / @{most}" for name in BINS[1:]),
     ]  # fmt: skip
     rows = []
-    for result in measured:
+    for result in results:
+        if result.status == "failed":
+            name = f"{result.stage} failed"
+            rows.append([name, result.model, str(result.seed), *[""] * (len(header) - 3)])
+        if not result.pass_at_k:
+            continue
         found = {(row.bin, row.k): row for row in result.pass_at_k}
-        top = max(row.k for row in result.pass_at_k)
         measures = result.measures
         rows.append(
             [
                 result.of,
                 result.model,
+                str(result.seed),
                 _count(result.tokens.get(result.of)),
                 _flops(sum(result.flops.values())),
                 *_game_loss(result),
                 _percent(measures["legal"]),
                 _percent(measures["well_formed"]),
                 _interval(found["all", 1]),
-                _interval(found["all", top]),
-                *(_pair(found.get((name, 1)), found.get((name, top))) for name in BINS[1:]),
+                _interval(found["all", most]),
+                *(_pair(found.get((name, 1)), found.get((name, most))) for name in BINS[1:]),
             ]
         )
     return header, rows

@@ -28,10 +28,13 @@ def collect(pattern: str) -> list[Result]:
             folders[manifest.parent.resolve()] = None
     results = []
     for folder in folders:
-        if (folder / "result.json").is_file():
-            results.append(Result.read(folder / "result.json"))
-        else:
+        if not (folder / "result.json").is_file():
             say(f"collect: {folder} has not ended and is left out")
+            continue
+        try:
+            results.append(Result.read(folder / "result.json"))
+        except InputError as error:
+            say(f"collect: left out, {error}")
     if not results:
         raise InputError(f"runs={pattern}: no finished run there; `make run` makes some")
     return results
@@ -53,6 +56,7 @@ def tidy(results: Iterable[Result]) -> pd.DataFrame:
             "n_params": result.n_params or None,
             **{f"tokens_{name}": result.tokens.get(name) for name in FLOP_STAGES},
             **{f"flops_{name}": result.flops.get(name) for name in FLOP_STAGES},
+            **{f"exact_flops_{name}": result.exact_flops.get(name) for name in FLOP_STAGES},
             "flops_total": sum(result.flops.values()) or None,
             "exact_flops_total": sum(result.exact_flops.values()) or None,
             **result.measures,
@@ -67,6 +71,7 @@ def tidy(results: Iterable[Result]) -> pd.DataFrame:
                 "low": row.low,
                 "high": row.high,
                 "puzzles": row.puzzles,
+                "samples": row.samples,
             }
             for row in result.pass_at_k
         ]

@@ -62,7 +62,7 @@ def evaluate(run: Run) -> Result:
                     thinks=config.of != "pretrain",
                     budget=config.max_new_tokens,
                     temperature=config.temperature,
-                    generator=seeded(run.seed, first),
+                    generator=seeded(config.seed, first),
                 )
                 meter.advance(first + len(batch))
         solved = np.array([r.outcome.reward for r in rollouts]).reshape(len(puzzles), -1)
@@ -100,6 +100,7 @@ def pass_at_k_by_bin(puzzles: Sequence[Puzzle], solved: np.ndarray) -> list[Pass
                     low=estimate.low,
                     high=estimate.high,
                     puzzles=estimate.n,
+                    samples=n,
                 )
             )
     return rows

@@ -28,13 +28,14 @@ class LanguageModel(L.LightningModule):
         """Mean loss in nats per target."""
         logits = self.model(batch.inputs)
         loss = masked_nll(logits, batch.targets, batch.mask) / batch.mask.sum()
-        check_finite(loss, self.label, self.global_step)
+        check_finite(loss, "loss", self.label, self.global_step)
         self._loss = loss.detach()
         return loss
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Clip, and log. Lightning itself refuses to clip for a fused optimiser."""
         norm = clip_grad_norm_(self.model.parameters(), self.optim.clip)
+        check_finite(norm, "gradient", self.label, self.global_step)
         self.log_dict(
             {
                 "loss": self._loss,

@@ -78,17 +78,18 @@ def prepare(run: Run) -> Result:
     result = inherited(run, "prepare")
     began = time.monotonic()
     with working(run, out, "prepare"):
-        report = SkipReport()
-        splits = _puzzles(run, report)
+        report, refused = SkipReport(), SkipReport()
+        splits = _puzzles(run, refused)
         for name, puzzles in splits.items():
             write_puzzles(out.path / "puzzles" / f"{name}.csv", puzzles)
         solver_positions = frozenset(
             position_key(puzzle.board()) for puzzle in chain.from_iterable(splits.values())
         )
         counts = _games(run, out, report, solver_positions)
+        skips = [*refused.records, *report.records]
         write_text(
             out.path / "skipped.jsonl",
-            "".join(json.dumps(dataclasses.asdict(skip)) + "\n" for skip in report.records),
+            "".join(json.dumps(dataclasses.asdict(skip)) + "\n" for skip in skips),
         )
         out.describe(
             {
@@ -102,14 +103,24 @@ def prepare(run: Run) -> Result:
                 "kept": counts["games_train"] + counts["games_validation"],
                 "counts": counts | {f"puzzles_{name}": len(rows) for name, rows in splits.items()},
                 "skipped": dict(sorted(report.counts.items())),
+                "skipped_puzzles": dict(sorted(refused.counts.items())),
             }
         )
+        for what, counted in (("games", report.counts), ("puzzles", refused.counts)):
+            for reason, count in sorted(counted.items()):
+                say(f"prepare: skipped {count:,} {what} as {reason}")
+        if not counts["games_train"] + counts["games_validation"]:
+            first = f"; the first: {_place(report.records[0])}" if report.records else ""
+            raise InputError(f"{', '.join(run.data.paths)}: no usable game{first}")
         result.measures = {name: float(count) for name, count in counts.items()}
         result.seconds = time.monotonic() - began
         out.write(result)
-    for reason, count in sorted(report.counts.items()):
-        say(f"prepare: skipped {count:,} as {reason}")
     return result
+
+
+def _place(skip: Skip) -> str:
+    token = f" at {skip.token!r}" if skip.token else ""
+    return f"{skip.reason}{token} in {skip.file}, line {skip.line}"
 
 
 def _puzzles(run: Run, report: SkipReport) -> dict[str, list[Puzzle]]:
@@ -160,9 +171,6 @@ def _games(
                 counts[f"plies_{item.split}"] += len(item.game.moves)
                 for ids, targets in item.documents:
                     writers[item.split].add(ids, targets)
-    if not seen:
-        reasons = ", ".join(f"{n} {reason}" for reason, n in report.counts.items()) or "empty"
-        raise InputError(f"{', '.join(run.data.paths)}: no usable game ({reasons})")
     for name, writer in writers.items():
         writer.close()
         counts[f"documents_{name}"] = writer.documents

@@ -157,8 +157,8 @@ class PuzzleRL(L.LightningModule):
         self.automatic_optimization = False
         self.model, self.config, self.form, self.seed = model, config, form, seed
         self._reference = [reference]  # in a list, to be no part of the checkpoint
-        self.register_buffer("rollout_tokens", torch.zeros((), dtype=torch.float64))
-        self.register_buffer("rollout_count", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("rollout_tokens", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("rollout_count", torch.zeros((), dtype=torch.int64))
 
     def transfer_batch_to_device(self, batch: list[Puzzle], *_: Any) -> list[Puzzle]:
         """Puzzles are no tensors and stay where they are."""
@@ -183,7 +183,9 @@ class PuzzleRL(L.LightningModule):
         self.rollout_count += len(rollouts)
         update = self._update(rollouts, advantage)
         self.log_dict(
-            self._measures(rollouts, reward) | update | {"rollout_tokens": self.rollout_tokens}
+            self._measures(rollouts, reward)
+            | update
+            | {"rollout_tokens": self.rollout_tokens.double()}
         )
 
     def _update(self, rollouts: list[Rollout], advantage: Tensor) -> dict[str, Tensor]:
@@ -211,10 +213,11 @@ class PuzzleRL(L.LightningModule):
             ratios.append(ratio)
             clipped.append(((ratio - 1).abs() > config.clip).float())
             kls.append(kl.detach()[rows.mask])
-        check_finite(loss, "rl", self.global_step)
+        check_finite(loss, "loss", "rl", self.global_step)
         measures = {"loss": loss, "lr": torch.tensor(optimizer.param_groups[0]["lr"])}
         if parts:
             norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.optim.clip)
+            check_finite(norm, "gradient", "rl", self.global_step)
             ratio = torch.cat(ratios)
             measures |= {
                 "gradient_norm": norm,

@@ -73,6 +73,12 @@ def traces(run: Run) -> Result:
         writer.close()
         result.tokens["traces"] = float(sampled)
         result.flops["traces"] = compute.FORWARD * result.n_params * float(sampled)
+        result.exact_flops["traces"] = compute.exact_forward_flops(
+            model.config,
+            len(tokens.TOKENS),
+            sampled,
+            sampled / (writer.documents * config.first_moves),
+        )
         result.measures = {
             "documents": float(writer.documents),
             "targets": float(writer.targets),

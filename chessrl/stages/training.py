@@ -1,6 +1,7 @@
 """What the training stages share: Lightning, set up so that all log, save and resume alike."""
 
 import csv
+import dataclasses
 import io
 import logging
 import time
@@ -16,7 +17,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import Logger
 
 from chessrl.artifacts import RunFolder, atomic_path, write_text
-from chessrl.config import InputError, TrainerConfig
+from chessrl.config import InputError, Run, TrainerConfig
 from chessrl.progress import Meter, say
 
 
@@ -195,27 +196,51 @@ def fit(
         resume = last_checkpoint(folder.checkpoints)
         if resume is not None:
             say(f"{label}: going on from {resume}")
-        trainer.fit(module, Steps(batch_of, steps, trainer), ckpt_path=resume, weights_only=True)
-    if trainer.interrupted:
-        raise KeyboardInterrupt
+        try:
+            batches = Steps(batch_of, steps, trainer)
+            trainer.fit(module, batches, ckpt_path=resume, weights_only=True)
+        except SystemExit:  # what Lightning makes of an interrupt
+            raise KeyboardInterrupt from None
     return watch.seconds
+
+
+def on_this_machine(run: Run) -> Run:
+    """The configuration with `auto` settled, so that it takes part in the identity.
+
+    Raises:
+        InputError: the accelerator is not here.
+    """
+    trainer = run.trainer
+    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.mps.is_available()}
+    if not there[trainer.accelerator]:
+        raise InputError(
+            f"trainer.accelerator={trainer.accelerator}: there is none on this machine"
+        )
+    if trainer.precision != "auto":
+        return run
+    bf16 = trainer.accelerator != "cpu" or _cpu_has_bf16()
+    settled = dataclasses.replace(trainer, precision="bf16-mixed" if bf16 else "32-true")
+    return dataclasses.replace(run, trainer=settled)
+
+
+def _cpu_has_bf16() -> bool:
+    return any(has for name, has in torch.cpu.get_capabilities().items() if name.endswith("bf16"))
 
 
 def device_of(config: TrainerConfig) -> torch.device:
     """Where a model works outside of Lightning's training."""
-    accelerator = "cuda" if config.accelerator == "gpu" else config.accelerator
-    return torch.device(accelerator)
+    return torch.device(config.accelerator)
 
 
-def check_finite(loss: torch.Tensor, label: str, step: int) -> None:
-    """Stop a run whose loss is no longer a number.
+def check_finite(value: torch.Tensor, what: str, label: str, step: int) -> None:
+    """Stop a run whose loss or gradient is no longer a number, before it is applied.
 
     Raises:
         InputError: it is not.
     """
-    if not torch.isfinite(loss):
+    if not torch.isfinite(value):
         raise InputError(
-            f"{label}: the loss is {loss.item()} at step {step}; lower the learning rate. "
+            f"{label}: the {what} is {value.item()} at step {step}; lower the learning rate. "
             "The last checkpoint is whole"
         )
 

@@ -120,7 +120,20 @@ def test_a_file_without_games_fails_by_name(content, said, tiny, tmp_path):
     with pytest.raises(InputError, match=said) as refused:
         prepare(run)
     assert "bad.pgn" in str(refused.value)
-    assert folder(run, "prepare").finished is None
+    out = folder(run, "prepare")
+    assert out.finished is None
+    assert out.result.status == "failed"
+    assert out.manifest["kept"] == 0
+
+
+def test_the_first_fault_is_named_where_no_game_is_left(tiny, tmp_path):
+    (tmp_path / "bad.pgn").write_text('[Result "*"]\n\n1. d4 d5 2. Qd4 *\n')
+    run = tiny(tmp_path, "stage=prepare", f"data.paths=[{tmp_path / 'bad.pgn'}]")
+    with pytest.raises(InputError, match=r"illegal_move at 'Qd4' in .*bad.pgn, line 3"):
+        prepare(run)
+    out = folder(run, "prepare")
+    assert out.manifest["skipped"] == {"illegal_move": 1}
+    assert json.loads((out.path / "skipped.jsonl").read_text())["token"] == "Qd4"
 
 
 def test_a_broken_puzzle_row_is_skipped_with_its_place(tiny, tmp_path, tiny_files):
@@ -130,7 +143,8 @@ def test_a_broken_puzzle_row_is_skipped_with_its_place(tiny, tmp_path, tiny_file
     run = tiny(tmp_path, "stage=prepare", f"data.puzzles={tmp_path / 'p.csv'}")
     prepare(run)
     out = folder(run, "prepare")
-    assert out.manifest["skipped"] == {"broken_row": 1}
+    assert out.manifest["skipped_puzzles"] == {"broken_row": 1}
+    assert out.manifest["skipped"] == {}
     skip = json.loads((out.path / "skipped.jsonl").read_text())
     assert (skip["file"], skip["line"]) == (str(tmp_path / "p.csv"), 4)
 
