@@ -135,7 +135,9 @@ class Result:
             content["pass_at_k"] = [PassAtK(**row) for row in content["pass_at_k"]]
             return Result(**content)
         except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path} is no result of this version: {error}") from error
+            raise InputError(
+                f"{path} is damaged or of another version ({error}): remove its folder"
+            ) from error
 
 
 def provenance() -> dict[str, Any]:
@@ -192,8 +194,16 @@ class RunFolder:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The manifest of a started run."""
-        return json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))
+        """The manifest of a started run.
+
+        Raises:
+            InputError: it is damaged.
+        """
+        file = self.path / "manifest.json"
+        try:
+            return json.loads(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise InputError(f"{file} is damaged ({error}): remove the folder") from error
 
     def _refuse_other(self, other: str) -> None:
         if other != self.identity:

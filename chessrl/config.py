@@ -54,6 +54,10 @@ class ModelConfig:
             self.heads % self.kv_heads == 0,
             f"model.heads={self.heads} is no multiple of model.kv_heads={self.kv_heads}",
         )
+        _require(
+            self.norm_eps > 0 and self.rope_base > 0,
+            f"model.norm_eps={self.norm_eps}, rope_base={self.rope_base}: not positive",
+        )
         _require(self.head_dim % 2 == 0, f"model.head_dim={self.head_dim} is odd; RoPE pairs it")
 
 
@@ -78,6 +82,7 @@ class DataConfig:
     """Processes that read games; 0 means one per core. Never changes the output."""
 
     def __post_init__(self) -> None:
+        _require(len(self.paths) > 0, "data.paths names no file")
         _require(self.min_plies >= 1, f"data.min_plies={self.min_plies} must be at least 1")
         _require(0 < self.validation < 1, f"data.validation={self.validation} is not in (0, 1)")
         _require(0 < self.sft < 1, f"data.sft={self.sft} is not in (0, 1)")
@@ -296,6 +301,7 @@ class EvaluateConfig:
 
     def __post_init__(self) -> None:
         _require(self.of in MODELS_OF, f"evaluate.of={self.of}: one of {', '.join(MODELS_OF)}")
+        _require(0 <= self.seed < 2**32, f"evaluate.seed={self.seed} is not in [0, 2**32)")
         _require(self.samples > 0, f"evaluate.samples={self.samples} must be positive")
         _require(self.temperature > 0, f"evaluate.temperature={self.temperature}: not positive")
         _require(self.max_new_tokens > 0, "evaluate.max_new_tokens must be positive")
@@ -361,7 +367,7 @@ class Run:
 
     def __post_init__(self) -> None:
         _require(self.stage in STAGES, f"stage={self.stage}: one of {', '.join(STAGES)}")
-        _require(self.seed >= 0, f"seed={self.seed} is negative")
+        _require(0 <= self.seed < 2**32, f"seed={self.seed} is not in [0, 2**32)")
         _require(
             self.prompt.form != "board" or self.pretrain.context >= 80,
             f"pretrain.context={self.pretrain.context} leaves no room after a board: at least 80",

@@ -145,7 +145,7 @@ def test_a_missing_number_is_not_written_as_nan(tmp_path):
 )
 def test_what_is_no_result_is_refused_with_its_path(tmp_path, text):
     (tmp_path / "result.json").write_text(text)
-    with pytest.raises(InputError, match=r"result\.json is no result of this version"):
+    with pytest.raises(InputError, match=r"result\.json is damaged or of another version"):
         Result.read(tmp_path / "result.json")
 
 
@@ -219,4 +219,13 @@ def test_a_run_that_fails_frees_its_folder(tmp_path):
     with pytest.raises(RuntimeError), folder.started(Whole(), {}):
         raise RuntimeError
     with folder.started(Whole(), {}):
+        pass
+
+
+def test_a_damaged_manifest_is_named(tmp_path):
+    (tmp_path / "manifest.json").write_text('{"ide')
+    with (
+        pytest.raises(InputError, match=r"manifest\.json is damaged"),
+        RunFolder(tmp_path, "abc").started({}, {}),
+    ):
         pass

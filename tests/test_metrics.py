@@ -94,3 +94,13 @@ def test_intervals_cover_the_truth_as_often_as_they_say():
 )
 def test_k_runs_over_powers_of_two_up_to_n(n, ks):
     assert powers_of_two(n) == ks
+
+
+def test_all_wrong_is_not_certain():
+    """Clopper-Pearson by SciPy as the oracle: 0 of 200, and 200 of 200."""
+    none, every = clustered_mean(np.zeros(200)), clustered_mean(np.ones(200))
+    exact = stats.binomtest(0, 200).proportion_ci(method="exact")
+    assert (none.mean, none.low) == (0, 0)
+    assert none.high == pytest.approx(exact.high)
+    assert (every.mean, every.high) == (1, 1)
+    assert every.low == pytest.approx(1 - exact.high)

@@ -121,7 +121,7 @@ def read_puzzles(path: str | Path, report: SkipReport) -> list[Puzzle]:
     """
     lines = open_lines(path)
     try:
-        header = next(lines, b"").decode("latin-1").split(",")
+        header = next(csv.reader([next(lines, b"").decode("latin-1")]), [])
     except BrokenStream as broken:
         raise ValueError(f"{path}: no line can be read ({broken.reason})") from None
     if missing := [name for name in COLUMNS[:4] if name not in header]:

@@ -34,7 +34,7 @@ def open_lines(path: str | Path) -> Iterator[bytes]:
     Raises:
         FileNotFoundError: at once, where `path` is not a file.
         BrokenStream: while reading, `truncated_stream` or `broken_stream`; all whole lines
-            before the break have been yielded by then.
+            before the break have been yielded by then, but for those of its last buffer.
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"no such file: {path} (check the path, or make the data first)")
@@ -54,7 +54,7 @@ def _chunks(raw: BinaryIO) -> Iterator[bytes]:
                 stream = gzip.GzipFile(fileobj=raw)
             elif magic[:3] == b"BZh":
                 stream = bz2.BZ2File(raw)
-            while chunk := stream.read(_CHUNK):
+            while chunk := stream.read1(_CHUNK):  # read() would drop what precedes a break
                 yield chunk
         except EOFError as error:
             raise BrokenStream("truncated_stream") from error

@@ -12,17 +12,20 @@ from chessrl.artifacts import atomic_path
 from chessrl.config import InputError, ModelConfig
 from chessrl.policy.transformer import Transformer
 
+ABOUT = "chessrl"
+"""Key under which a weights file says what it holds, as JSON."""
+
 
 def save_model(path: Path, model: Transformer, vocabulary: str) -> None:
     """Write weights, model config and vocabulary hash, whole or not at all."""
     about = {
-        "model": json.dumps(asdict(model.config)),
+        "model": asdict(model.config),
         "vocabulary": vocabulary,
-        "vocabulary_size": str(model.head.out_features),
+        "vocabulary_size": model.head.out_features,
     }
     tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     with atomic_path(path) as temporary:
-        save_file(tensors, temporary, metadata=about)
+        save_file(tensors, temporary, metadata={ABOUT: json.dumps(about)})  # one entry: fixed bytes
 
 
 def load_model(path: Path, vocabulary: str) -> Transformer:
@@ -37,7 +40,7 @@ def load_model(path: Path, vocabulary: str) -> Transformer:
         )
     try:
         with safe_open(path, framework="pt") as file:
-            about = file.metadata() or {}
+            about = json.loads((file.metadata() or {}).get(ABOUT, "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise InputError(f"{path} is no safetensors file, or a damaged one: {error}") from error
@@ -46,8 +49,8 @@ def load_model(path: Path, vocabulary: str) -> Transformer:
             f"{path} speaks vocabulary {about.get('vocabulary')}, this version {vocabulary}"
         )
     try:
-        config = ModelConfig(**json.loads(about["model"]))
-        model = Transformer(config, int(about["vocabulary_size"]))
+        config = ModelConfig(**about["model"])
+        model = Transformer(config, about["vocabulary_size"])
         model.load_state_dict(tensors)
     except (KeyError, ValueError, TypeError, RuntimeError) as error:
         reason = str(error).splitlines()[0]

@@ -71,13 +71,17 @@ class Dataset:
     """Documents of one split, mapped into memory."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises InputError where the folder holds no documents."""
+        """Raises InputError where the folder holds no documents, or damaged ones."""
         stems = sorted(path.name.split(".")[0] for path in folder.glob("*.offsets.npy"))
         if not stems:
             raise InputError(f"no documents in {folder}: too little data to fill this split")
-        self._tokens = [np.load(folder / f"{stem}.tokens.npy", mmap_mode="r") for stem in stems]
-        self._targets = [np.load(folder / f"{stem}.targets.npy", mmap_mode="r") for stem in stems]
-        self._offsets = [np.load(folder / f"{stem}.offsets.npy") for stem in stems]
+        try:
+            self._tokens, self._targets, self._offsets = (
+                [np.load(folder / f"{stem}.{what}.npy", mmap_mode="r") for stem in stems]
+                for what in ("tokens", "targets", "offsets")
+            )
+        except (ValueError, OSError, EOFError) as error:
+            raise InputError(f"a shard in {folder} is damaged ({error}): remove the run") from error
         self._first = np.cumsum([0] + [len(offsets) - 1 for offsets in self._offsets])
         self.lengths = np.concatenate([np.diff(offsets) for offsets in self._offsets])
 

@@ -82,6 +82,8 @@ def prepare(run: Run) -> Result:
         splits = _puzzles(run, refused)
         for name, puzzles in splits.items():
             write_puzzles(out.path / "puzzles" / f"{name}.csv", puzzles)
+            if not puzzles:
+                say(f"prepare: no puzzle is left for {name}; the stage that needs it will stop")
         solver_positions = frozenset(
             position_key(puzzle.board()) for puzzle in chain.from_iterable(splits.values())
         )

@@ -1,5 +1,7 @@
 """Weights: a file alone rebuilds its model, and the wrong file says why it is wrong."""
 
+import json
+
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -48,6 +50,24 @@ def test_a_damaged_or_foreign_file_is_refused(model, tmp_path):
             load_model(path, "abc")
     save_file({"weight": torch.ones(2)}, path)  # sound, but not one of ours
     with pytest.raises(InputError, match="speaks vocabulary None"):
+        load_model(path, "abc")
+
+
+def test_equal_weights_give_equal_bytes(model, tmp_path):
+    written = set()
+    for number in range(4):
+        save_model(tmp_path / str(number), model, "abc")
+        written.add((tmp_path / str(number)).read_bytes())
+    assert len(written) == 1
+
+
+@pytest.mark.parametrize(
+    "about", [{"vocabulary": "abc"}, {"vocabulary": "abc", "vocabulary_size": 13, "model": {}}]
+)
+def test_a_file_that_does_not_hold_a_model_is_refused(about, tmp_path):
+    path = tmp_path / "model.safetensors"
+    save_file({"weight": torch.ones(2)}, path, {"chessrl": json.dumps(about)})
+    with pytest.raises(InputError, match=r"model\.safetensors does not hold a model"):
         load_model(path, "abc")
 
 

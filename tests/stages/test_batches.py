@@ -227,3 +227,13 @@ def test_in_order_reads_all_once_whatever_the_batch(dataset, batch_tokens):
     for batch in in_order(dataset, batch_tokens, context=50, pad=PAD):
         found += batch.inputs[:, 0].tolist()
     assert found == list(range(80))
+
+
+def test_a_damaged_shard_is_named(tmp_path):
+    writer = DatasetWriter(tmp_path)
+    writer.add([1, 2, 3], [False, True, True])
+    writer.close()
+    shard = tmp_path / "00000.tokens.npy"
+    shard.write_bytes(shard.read_bytes()[:-2])
+    with pytest.raises(InputError, match=r"a shard in .* is damaged"):
+        Dataset(tmp_path)

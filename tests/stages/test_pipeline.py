@@ -196,7 +196,11 @@ def test_a_damaged_checkpoint_is_passed_over(done, tiny, tmp_path, monkeypatch, 
     for path in good:
         (tmp_path / path.name).write_bytes(path.read_bytes())
     newest = tmp_path / good[1].name
-    newest.write_bytes(newest.read_bytes()[: newest.stat().st_size // 2])
+    whole = newest.read_bytes()
+    middle = len(whole) // 2
+    newest.write_bytes(whole[:middle] + bytes([whole[middle] ^ 255]) + whole[middle + 1 :])
+    assert training.last_checkpoint(tmp_path) == tmp_path / good[0].name
+    newest.write_bytes(whole[:middle])
     (tmp_path / ".step-99999999.ckpt.1.tmp").write_bytes(b"half")
     assert training.last_checkpoint(tmp_path) == tmp_path / good[0].name
     assert good[1].name in capsys.readouterr().err
@@ -211,7 +215,8 @@ def test_weights_of_another_vocabulary_are_refused(done, tiny, tmp_path):
     run, _ = done
     weights = load_file(folder(run, "sft").checkpoints / "model.safetensors")
     foreign = tmp_path / "foreign.safetensors"
-    save_file(weights, foreign, {"vocabulary": "0123456789abcdef", "vocabulary_size": "95"})
+    about = {"vocabulary": "0123456789abcdef", "vocabulary_size": 95}
+    save_file(weights, foreign, {"chessrl": json.dumps(about)})
     with pytest.raises(InputError, match="0123456789abcdef") as refused:
         evaluate(tiny(run.outputs, "stage=evaluate", f"checkpoint={foreign}"))
     assert tokens.VOCABULARY_HASH in str(refused.value)
