@@ -3,6 +3,11 @@
 import csv
 import json
 import math
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -25,6 +30,7 @@ from chessrl.stages.runs import folder, run_identity, with_stage
 from chessrl.stages.sft import sft
 
 VOCABULARY = len(tokens.TOKENS)
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -187,6 +193,25 @@ def test_a_resumed_run_equals_an_unbroken_one(stage, done, tiny, tmp_path, monke
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     assert resumed.metrics.read_text() == unbroken.metrics.read_text()
     assert result.tokens == unbroken.finished.tokens
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_with_a_line_and_a_status(sent, done, tiny_settings, tmp_path):
+    run, _ = done
+    settings = (*tiny_settings, f"outputs={run.outputs}", f"out={tmp_path}", "pretrain.tokens=1e8")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "chessrl", "stage=pretrain", *settings],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while process.poll() is None and not list(tmp_path.glob("checkpoints/step-*.ckpt")):
+        time.sleep(0.2)
+    process.send_signal(sent)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130, said
+    assert said.splitlines()[-1].startswith("chessrl: stopped; the same command goes on")
+    assert not (tmp_path / "result.json").exists()
 
 
 def test_a_damaged_checkpoint_is_passed_over(done, tiny, tmp_path, monkeypatch, capsys):
