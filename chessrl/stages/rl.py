@@ -88,12 +88,12 @@ def rl(run: Run) -> Result:
 
 def prompts_of(puzzles: Sequence[Puzzle], count: int, seed: int, step: int) -> list[Puzzle]:
     """The puzzles of a step: each pass takes them all once, in an order of its own."""
-    chosen = []
-    for place in range(step * count, (step + 1) * count):
-        epoch, index = divmod(place, len(puzzles))
-        order = np.random.default_rng((seed, epoch)).permutation(len(puzzles))
-        chosen.append(puzzles[order[index]])
-    return chosen
+    places = [divmod(place, len(puzzles)) for place in range(step * count, (step + 1) * count)]
+    orders = {
+        epoch: np.random.default_rng((seed, epoch)).permutation(len(puzzles))
+        for epoch in {epoch for epoch, _ in places}
+    }
+    return [puzzles[orders[epoch][index]] for epoch, index in places]
 
 
 @dataclass(frozen=True)
