@@ -139,14 +139,16 @@ def _puzzles(run: Run, report: SkipReport) -> dict[str, list[Puzzle]]:
     if not puzzles:
         reasons = ", ".join(f"{n} {reason}" for reason, n in report.counts.items()) or "no rows"
         raise InputError(f"{run.data.puzzles}: no usable puzzle ({reasons})")
-    return split_puzzles(puzzles, sft=run.data.sft, test_per_bin=run.data.test_per_bin)
+    return split_puzzles(
+        puzzles, sft=run.data.selection.sft, test_per_bin=run.data.selection.test_per_bin
+    )
 
 
 def _games(
     run: Run, out: RunFolder, report: SkipReport, held_out: frozenset[Position]
 ) -> dict[str, int]:
     work = GameWork(
-        run.data.min_plies, run.data.validation, run.prompt.form, run.prompt.plies, held_out
+        run.data.filter.min_plies, run.data.validation, run.prompt.form, run.prompt.plies, held_out
     )
     writers = {name: DatasetWriter(out.path / name) for name in ("train", "validation")}
     counts: Counter[str] = Counter(

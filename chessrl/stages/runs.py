@@ -54,7 +54,12 @@ def run_identity(run: Run, stage: str) -> str:
     """The hash that names a stage of this configuration."""
     settings = {name: decisive(getattr(run, name)) for name in SETTINGS[stage]}
     if stage == "prepare":
-        for name in ("name", "paths", "puzzles"):  # what the files hold counts, not where they lie
+        for name in (
+            "name",
+            "paths",
+            "months",
+            "puzzles",
+        ):  # what the files hold counts, not where they lie
             del settings["data"][name]
         settings["vocabulary"] = VOCABULARY_HASH
         settings["games"] = [_content(path) for path in run.data.paths]

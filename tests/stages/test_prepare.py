@@ -35,7 +35,7 @@ def test_workers_change_no_byte(tiny, tmp_path):
 
 
 def test_games_plus_skips_are_all_games(tiny, tmp_path, tiny_files):
-    run = tiny(tmp_path, "stage=prepare", "data.min_plies=60")
+    run = tiny(tmp_path, "stage=prepare", "data.filter.min_plies=60")
     prepare(run)
     manifest = folder(run, "prepare").manifest
     kept = manifest["counts"]
