@@ -63,12 +63,16 @@ def sha256(path: Path) -> str:
 
 
 def decisive(config: Any) -> Any:
-    """A config as plain data, without the fields marked as operational: they change no outcome."""
+    """A config as plain data, without what changes no outcome.
+
+    That is a field marked as operational, and one that was added later and holds its default.
+    """
     if dataclasses.is_dataclass(config):
         return {
             f.name: decisive(getattr(config, f.name))
             for f in dataclasses.fields(config)
             if not f.metadata.get("operational")
+            and not (f.metadata.get("added") and getattr(config, f.name) == f.default)
         }
     return config
 

@@ -1,7 +1,8 @@
 """Parameters and FLOPs: the study's accounting is the budget's unit, with an exact count beside it.
 
 The study (arXiv 2607.16097): 6 N per token of pretraining and SFT; in RL 2 N for the rollout, 2 N
-for the reference model and 6 N for the update, per token of prompt and response.
+for the reference model and 6 N for the update, per token of prompt and response. In a mixture of
+experts N is what a token passes through, the active parameters.
 """
 
 from chessrl.config import ModelConfig
@@ -10,28 +11,38 @@ TRAIN, FORWARD = 6, 2
 """FLOPs per parameter and token of a training step, and of a forward pass."""
 
 
-def block_matrices(model: ModelConfig) -> int:
-    """Weights of the matrices in one block."""
+def block_matrices(model: ModelConfig, experts: int | None = None) -> int:
+    """Weights of the matrices in one block, with all its experts or so many of them."""
     query = model.width * model.heads * model.head_dim
     key = model.width * model.kv_heads * model.head_dim
-    return 2 * query + 2 * key + 3 * model.width * model.ffn
+    hidden = model.ffn + (model.experts if experts is None else experts) * model.expert_ffn
+    return 2 * query + 2 * key + 3 * model.width * hidden + model.width * model.experts
 
 
 def parameters(model: ModelConfig, vocabulary: int) -> int:
-    """N: all weights, embeddings, head and norms included."""
+    """All weights: embeddings, head, norms and every expert included."""
+    return _parameters(model, vocabulary, model.experts)
+
+
+def active_parameters(model: ModelConfig, vocabulary: int) -> int:
+    """N of the FLOPs: the weights that a token passes through; all of them in a dense model."""
+    return _parameters(model, vocabulary, model.experts_per_token)
+
+
+def _parameters(model: ModelConfig, vocabulary: int, experts: int) -> int:
     norms = 2 * model.width + 2 * model.head_dim
-    blocks = model.layers * (block_matrices(model) + norms)
+    blocks = model.layers * (block_matrices(model, experts) + norms)
     return blocks + 2 * vocabulary * model.width + model.width
 
 
-def training_flops(n_params: int, tokens: float) -> float:
+def training_flops(active: int, tokens: float) -> float:
     """Pretraining or SFT on so many tokens, by the study's accounting."""
-    return TRAIN * n_params * tokens
+    return TRAIN * active * tokens
 
 
-def rl_flops(n_params: int, rollout_tokens: float, reference: bool) -> float:
+def rl_flops(active: int, rollout_tokens: float, reference: bool) -> float:
     """RL on so many tokens of prompt and response: 10 N with a reference model, 8 N without."""
-    return (FORWARD + TRAIN + (FORWARD if reference else 0)) * n_params * rollout_tokens
+    return (FORWARD + TRAIN + (FORWARD if reference else 0)) * active * rollout_tokens
 
 
 def exact_forward_flops(model: ModelConfig, vocabulary: int, tokens: float, length: float) -> float:
@@ -43,6 +54,7 @@ def exact_forward_flops(model: ModelConfig, vocabulary: int, tokens: float, leng
         tokens: tokens read in all.
         length: mean tokens per row; a token attends to half of them on average.
     """
-    matrices = model.layers * block_matrices(model) + vocabulary * model.width
+    blocks = model.layers * block_matrices(model, model.experts_per_token)
+    matrices = blocks + vocabulary * model.width
     attention = model.layers * 2 * model.heads * model.head_dim * (length + 1) / 2
     return 2 * tokens * (matrices + attention)

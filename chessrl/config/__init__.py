@@ -8,11 +8,11 @@ from chessrl.config.data import (
     MineConfig,
     PuzzleSelection,
 )
+from chessrl.config.model import ModelConfig
 from chessrl.config.run import STAGES, Run, parse
 from chessrl.config.training import (
     MODELS_OF,
     EvaluateConfig,
-    ModelConfig,
     OptimConfig,
     PretrainConfig,
     PromptConfig,

@@ -13,6 +13,11 @@ def operational(default: Any) -> Any:
     return field(default=default, metadata={"operational": True})
 
 
+def added(default: Any) -> Any:
+    """A field newer than runs that are kept: at its default it is left out of their identity."""
+    return field(default=default, metadata={"added": True})
+
+
 def require(holds: bool, message: str) -> None:
     """Refuse a value; `parse` turns the message into one line for the user."""
     if not holds:

@@ -11,9 +11,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from chessrl.config.base import InputError, require
 from chessrl.config.data import DataConfig, EngineConfig, MineConfig
+from chessrl.config.model import ModelConfig
 from chessrl.config.training import (
     EvaluateConfig,
-    ModelConfig,
     PretrainConfig,
     PromptConfig,
     RlConfig,
@@ -24,7 +24,7 @@ from chessrl.config.training import (
 
 STAGES = (
     "prepare", "pretrain", "traces", "sft", "rl", "evaluate", "pipeline", "collect", "mine",
-    "describe",
+    "describe", "export", "import",
 )  # fmt: skip
 
 
@@ -44,6 +44,8 @@ class Run:
     """Dataset folder for stage=describe, instead of the one that this configuration prepares."""
     checkpoint: str | None = None
     """Weights to start from or measure, instead of the parent stage's."""
+    source: str | None = None
+    """Folder of a Hugging Face model that stage=import reads."""
     seed: int
     model: ModelConfig
     data: DataConfig
@@ -66,8 +68,14 @@ class Run:
         )
         require(
             self.checkpoint is None
-            or self.stage not in ("pipeline", "prepare", "pretrain", "mine"),
+            or self.stage not in ("pipeline", "prepare", "pretrain", "mine", "import"),
             f"checkpoint= cannot be used with stage={self.stage}",
+        )
+        require(
+            (self.source is not None) == (self.stage == "import"),
+            "stage=import needs source=FOLDER, the model to read"
+            if self.stage == "import"
+            else f"source= cannot be used with stage={self.stage}",
         )
 
 

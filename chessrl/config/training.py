@@ -1,4 +1,4 @@
-"""Settings of the model and of the stages that train and measure it."""
+"""Settings of the prompt and of the stages that train and measure the model."""
 
 import math
 from dataclasses import dataclass
@@ -6,38 +6,6 @@ from dataclasses import dataclass
 from chessrl.config.base import operational, require
 
 MODELS_OF = ("pretrain", "sft", "rl")
-
-
-@dataclass(kw_only=True)
-class ModelConfig:
-    """Shape of the decoder; the embeddings are untied."""
-
-    name: str
-    width: int
-    """Width of the residual stream."""
-    layers: int
-    heads: int
-    """Query heads."""
-    kv_heads: int
-    """Key and value heads, each shared by heads / kv_heads queries."""
-    head_dim: int
-    ffn: int
-    """Hidden width of the SwiGLU."""
-    norm_eps: float = 1e-6
-    rope_base: float = 10000.0
-
-    def __post_init__(self) -> None:
-        sizes = (self.width, self.layers, self.heads, self.kv_heads, self.head_dim, self.ffn)
-        require(min(sizes) > 0, f"model sizes must be positive: {self}")
-        require(
-            self.heads % self.kv_heads == 0,
-            f"model.heads={self.heads} is no multiple of model.kv_heads={self.kv_heads}",
-        )
-        require(
-            self.norm_eps > 0 and self.rope_base > 0,
-            f"model.norm_eps={self.norm_eps}, rope_base={self.rope_base}: not positive",
-        )
-        require(self.head_dim % 2 == 0, f"model.head_dim={self.head_dim} is odd; RoPE pairs it")
 
 
 @dataclass(kw_only=True)

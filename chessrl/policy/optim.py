@@ -46,12 +46,15 @@ class MuonAdamW(Optimizer):
 
 
 def build_optimizer(model: nn.Module, config: OptimConfig) -> Optimizer:
-    """The optimiser a config asks for; norms and embeddings are not decayed."""
+    """The optimiser a config asks for; norms and embeddings are not decayed.
+
+    Routers of experts are left to AdamW, as the head is: both choose among a few.
+    """
     matrices, decayed, plain = [], [], []
     for name, parameter in model.named_parameters():
         if parameter.ndim < 2 or "embedding" in name:
             plain.append(parameter)
-        elif config.name == "muon" and "blocks." in name:
+        elif config.name == "muon" and "blocks." in name and "router" not in name:
             matrices.append(parameter)
         else:
             decayed.append(parameter)

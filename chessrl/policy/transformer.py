@@ -1,7 +1,8 @@
 """The model: a decoder in the form of Qwen3 (arXiv 2505.09388).
 
 RMSNorm before each block, rotary positions, grouped-query attention with normalised queries and
-keys, SwiGLU, no biases, untied embeddings. Shapes: B rows, T tokens, D width, H heads, E head dim.
+keys, SwiGLU or a mixture of such experts, no biases, untied embeddings. Shapes: B rows, T tokens,
+D width, H heads, E head dim.
 """
 
 import math
@@ -11,6 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from chessrl.config import ModelConfig
+from chessrl.policy.experts import Experts
+
+INITIAL_SPREAD = 0.02
+"""Standard deviation of untrained weights."""
 
 
 class RMSNorm(nn.RMSNorm):
@@ -116,23 +121,39 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then a SwiGLU, each on the normalised stream."""
+    """Attention, then a SwiGLU or experts, each on the normalised stream."""
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
         self.input_norm = RMSNorm(config.width, config.norm_eps)
         self.attention = Attention(config, layer)
         self.ffn_norm = RMSNorm(config.width, config.norm_eps)
-        self.gate_proj = nn.Linear(config.width, config.ffn, bias=False)
-        self.up_proj = nn.Linear(config.width, config.ffn, bias=False)
-        self.down_proj = nn.Linear(config.ffn, config.width, bias=False)
+        self.experts = Experts(config) if config.experts else None
+        if self.experts is None:
+            self.gate_proj = nn.Linear(config.width, config.ffn, bias=False)
+            self.up_proj = nn.Linear(config.width, config.ffn, bias=False)
+            self.down_proj = nn.Linear(config.ffn, config.width, bias=False)
 
     def forward(
-        self, x: Tensor, cos: Tensor, sin: Tensor, cache: KVCache | None, bias: Tensor | None
+        self,
+        x: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        cache: KVCache | None,
+        bias: Tensor | None,
+        routes: list[Tensor] | None,
     ) -> Tensor:
         x = x + self.attention(self.input_norm(x), cos, sin, cache, bias)
         h = self.ffn_norm(x)
+        if self.experts is not None:
+            return x + self.experts(h, routes)
         return x + self.down_proj(F.silu(self.gate_proj(h)) * self.up_proj(h))
+
+    def outputs(self) -> list[nn.Linear]:
+        """The projections whose outcome is added to the stream."""
+        if self.experts is None:
+            return [self.attention.o_proj, self.down_proj]
+        return [self.attention.o_proj, *(member.down_proj for member in self.experts.members)]
 
 
 class Transformer(nn.Module):
@@ -149,24 +170,30 @@ class Transformer(nn.Module):
 
     def _initialise(self, module: nn.Module) -> None:
         if isinstance(module, nn.Linear | nn.Embedding):
-            nn.init.normal_(module.weight, std=0.02)
+            nn.init.normal_(module.weight, std=INITIAL_SPREAD)
         if isinstance(module, Block):
-            for projection in (module.attention.o_proj, module.down_proj):
-                nn.init.normal_(projection.weight, std=0.02 / math.sqrt(2 * self.config.layers))
+            spread = INITIAL_SPREAD / math.sqrt(2 * self.config.layers)
+            for projection in module.outputs():
+                nn.init.normal_(projection.weight, std=spread)
 
-    def forward(self, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
+    def forward(
+        self, tokens: Tensor, cache: KVCache | None = None, routes: list[Tensor] | None = None
+    ) -> Tensor:
         """Logits of the next token at each place.
 
         Without a cache, rows start at column 0 and padding on the right changes nothing before it.
-        With one, `tokens` continue its rows and are added to it.
+        With one, `tokens` continue its rows and are added to it. To `routes`, where it is given,
+        each block with experts adds the logits of its router (B x T, experts).
         """
-        return self.head(self.features(tokens, cache))
+        return self.head(self.features(tokens, cache, routes))
 
     def last_logits(self, tokens: Tensor, cache: KVCache) -> Tensor:
         """Logits (B, V) after the last token only."""
         return self.head(self.features(tokens, cache)[:, -1])
 
-    def features(self, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
+    def features(
+        self, tokens: Tensor, cache: KVCache | None = None, routes: list[Tensor] | None = None
+    ) -> Tensor:
         """The normalised last hidden states (B, T, D), which the head reads."""
         x = self.embedding(tokens)
         columns = torch.arange(tokens.shape[1], device=tokens.device)
@@ -182,7 +209,7 @@ class Transformer(nn.Module):
             columns = (columns - cache.start[:, None]).clamp(min=0)[:, None]
         cos, sin = rotary_angles(columns, self.config.head_dim, self.config.rope_base)
         for block in self.blocks:
-            x = block(x, cos, sin, cache, bias)
+            x = block(x, cos, sin, cache, bias, routes)
         if cache is not None:
             cache.length += tokens.shape[1]
         return self.final_norm(x)

@@ -1,14 +1,14 @@
 """Weights on disk: one safetensors file that carries its model config and vocabulary with it."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from chessrl.artifacts import atomic_path
+from chessrl.artifacts import atomic_path, decisive
 from chessrl.config import InputError, ModelConfig
 from chessrl.policy.transformer import Transformer
 
@@ -16,13 +16,21 @@ ABOUT = "chessrl"
 """Key under which a weights file says what it holds, as JSON."""
 
 
-def save_model(path: Path, model: Transformer, vocabulary: str) -> None:
-    """Write weights, model config and vocabulary hash, whole or not at all."""
+def save_model(
+    path: Path, model: Transformer, vocabulary: str, imported: dict[str, Any] | None = None
+) -> None:
+    """Write weights, model config and vocabulary hash, whole or not at all.
+
+    Args:
+        imported: what was changed in weights that came from elsewhere, written beside the rest.
+    """
     about = {
-        "model": asdict(model.config),
+        "model": decisive(model.config),
         "vocabulary": vocabulary,
         "vocabulary_size": model.head.out_features,
     }
+    if imported:
+        about["imported"] = imported
     tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     with atomic_path(path) as temporary:
         save_file(tensors, temporary, metadata={ABOUT: json.dumps(about)})  # one entry: fixed bytes

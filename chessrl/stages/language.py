@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from chessrl.config import OptimConfig
+from chessrl.policy.experts import balance_loss, counts_of, use_of_experts
 from chessrl.policy.losses import masked_nll
 from chessrl.policy.optim import build_optimizer, build_schedule
 from chessrl.policy.transformer import Transformer
@@ -25,11 +26,20 @@ class LanguageModel(L.LightningModule):
         self.label = label
 
     def training_step(self, batch: Batch, _: int) -> Tensor:
-        """Mean loss in nats per target."""
-        logits = self.model(batch.inputs)
+        """Mean loss in nats per target, and with experts what evens out their use."""
+        routes: list[Tensor] = []
+        logits = self.model(batch.inputs, routes=routes)
         loss = masked_nll(logits, batch.targets, batch.mask) / batch.mask.sum()
         check_finite(loss, "loss", self.label, self.global_step)
-        self._loss = loss.detach()
+        self._loss, self._routing = loss.detach(), {}
+        if routes:
+            config = self.model.config
+            read = batch.inputs != self.schedule.pad
+            balance = balance_loss(routes, config.experts_per_token, read)
+            with torch.no_grad():
+                counts = counts_of(routes, config.experts_per_token, read)
+            self._routing = {"router_balance": balance.detach(), **use_of_experts(counts)}
+            loss = loss + config.router_aux * balance
         return loss
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
@@ -42,6 +52,7 @@ class LanguageModel(L.LightningModule):
                 "tokens": float(self.schedule.cumulative[self.global_step]),
                 "lr": optimizer.param_groups[0]["lr"],
                 "gradient_norm": norm,
+                **self._routing,
             }
         )
 

@@ -4,6 +4,7 @@ from chessrl.artifacts import Result
 from chessrl.config import Run
 from chessrl.progress import say
 from chessrl.stages.evaluate import evaluate
+from chessrl.stages.exporting import export, import_model
 from chessrl.stages.prepare import prepare
 from chessrl.stages.pretrain import pretrain
 from chessrl.stages.rl import rl
@@ -18,6 +19,8 @@ STAGES = {
     "sft": sft,
     "rl": rl,
     "evaluate": evaluate,
+    "export": export,
+    "import": import_model,
 }
 
 

@@ -67,7 +67,8 @@ def train_on_documents(
     result.model = model.config.name
     result.n_params = compute.parameters(model.config, VOCABULARY_SIZE)
     result.tokens[stage] = float(schedule.tokens)
-    result.flops[stage] = compute.training_flops(result.n_params, schedule.tokens)
+    active = compute.active_parameters(model.config, VOCABULARY_SIZE)
+    result.flops[stage] = compute.training_flops(active, schedule.tokens)
     mean_length = schedule.tokens / sum(map(len, schedule.steps))
     forward = compute.exact_forward_flops(
         model.config, VOCABULARY_SIZE, schedule.tokens, mean_length
@@ -78,6 +79,8 @@ def train_on_documents(
         "epochs": schedule.epochs,
         "documents_left_out": float(schedule.left_out),
     }
+    if model.config.experts:
+        result.measures["active_params"] = float(active)
     result.seconds = seconds
     out.write(result)
     return result

@@ -1,7 +1,8 @@
 """Fifth stage: the policy answers puzzles and python-chess marks the answers.
 
 GRPO (arXiv 2402.03300) as in the chess study: the advantage of an answer is taken over its group,
-the ratio is clipped, KL to the SFT policy is optional. One update per batch of fresh episodes.
+the ratio is clipped, KL to the SFT policy is optional. One update per batch of fresh episodes. With
+experts the load-balancing loss is left out, so that a group that agrees teaches nothing.
 """
 
 from collections import Counter
@@ -22,6 +23,7 @@ from chessrl.board.episodes import ENDINGS
 from chessrl.board.puzzles import Puzzle, read_puzzles
 from chessrl.board.skips import SkipReport
 from chessrl.config import InputError, RlConfig, Run
+from chessrl.policy.experts import counts_of, use_of_experts
 from chessrl.policy.losses import (
     clipped_surrogate,
     group_advantage,
@@ -71,16 +73,18 @@ def rl(run: Run) -> Result:
         save_model(out.checkpoints / "model.safetensors", model, tokens.VOCABULARY_HASH)
         result = inherited(run, "rl")
         result.model = model.config.name
-        n_params = compute.parameters(model.config, len(tokens.TOKENS))
+        result.n_params = compute.parameters(model.config, len(tokens.TOKENS))
+        active = compute.active_parameters(model.config, len(tokens.TOKENS))
         read, written = float(module.rollout_tokens), float(module.rollout_count)
-        result.n_params = n_params
         result.tokens["rl"] = read
-        result.flops["rl"] = compute.rl_flops(n_params, read, reference is not None)
+        result.flops["rl"] = compute.rl_flops(active, read, reference is not None)
         forward = compute.exact_forward_flops(
             model.config, len(tokens.TOKENS), read, read / written
         )
         result.exact_flops["rl"] = forward * (4 + (reference is not None))
         result.measures = {"steps": float(config.steps), "episodes": written}
+        if model.config.experts:
+            result.measures["active_params"] = float(active)
         result.seconds = seconds
         out.write(result)
     return result
@@ -200,12 +204,15 @@ class PuzzleRL(L.LightningModule):
         lengths = [len(rollouts[i].prompt) + len(rollouts[i].sample.tokens) for i in live]
         parts = microbatches(lengths, config.microbatch_tokens) if live else []
         self.model.train()
-        ratios, kls, clipped = [], [], []
+        ratios, kls, clipped, used = [], [], [], []
         loss = torch.zeros((), device=self.device)
         for part in parts:
             chosen = [live[i] for i in part]
             rows = as_rows([rollouts[i] for i in chosen], advantage[chosen]).to(self.device)
-            objective, logp, kl = self._objective(rows)
+            routes: list[Tensor] = []
+            objective, logp, kl = self._objective(rows, routes)
+            if routes:
+                used.append(self._counts(routes, rows))
             part_loss = -objective.sum() / len(rollouts)
             self.manual_backward(part_loss)
             loss += part_loss.detach()
@@ -227,15 +234,22 @@ class PuzzleRL(L.LightningModule):
                 "clipped": torch.cat(clipped).mean(),
                 "kl": torch.cat(kls).mean(),
             }
+        if used:
+            measures |= use_of_experts(torch.stack(used).sum(0))
         optimizer.step()
         optimizer.zero_grad()
         scheduler.step()
         return measures
 
-    def _objective(self, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
+    @torch.no_grad()
+    def _counts(self, routes: list[Tensor], rows: Rows) -> Tensor:
+        return counts_of(routes, self.model.config.experts_per_token, rows.inputs != tokens.PAD)
+
+    def _objective(self, rows: Rows, routes: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """Per episode what is maximised (B,); per token log-probabilities and KL (B, T)."""
         config, reference = self.config, self._reference[0]
-        logp = token_logprobs(self.model(rows.inputs), rows.targets, config.temperature)
+        logits = self.model(rows.inputs, routes=routes)
+        logp = token_logprobs(logits, rows.targets, config.temperature)
         gain = clipped_surrogate(logp, rows.behaviour, rows.advantage, config.clip)
         kl = torch.zeros_like(logp)
         if reference is not None:

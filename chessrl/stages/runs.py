@@ -1,6 +1,7 @@
 """Which run a configuration names: its settings, its parents, its folder.
 
-    prepare -> pretrain -> traces -> sft -> rl, and evaluate of any of the last three
+    prepare -> pretrain -> traces -> sft -> rl, and evaluate or export of any of the last three
+    import, which has no parent: its weights go to the others with checkpoint=
 
 The configuration alone decides all of them, so a stage finds its parents by working out what they
 would be called.
@@ -15,6 +16,7 @@ from pathlib import Path
 from chessrl.artifacts import Result, RunFolder, decisive, identity, sha256
 from chessrl.board.tokens import VOCABULARY_HASH
 from chessrl.config import InputError, Run
+from chessrl.policy.foreign import fingerprint
 
 PARENTS = {
     "prepare": (),
@@ -22,6 +24,9 @@ PARENTS = {
     "traces": ("prepare", "pretrain"),
     "sft": ("traces", "pretrain"),
     "rl": ("prepare", "sft"),
+    "evaluate": ("prepare",),
+    "export": (),
+    "import": (),
 }
 SETTINGS = {
     "prepare": ("data", "prompt"),
@@ -30,8 +35,12 @@ SETTINGS = {
     "sft": ("sft", "seed"),
     "rl": ("rl", "seed"),
     "evaluate": ("evaluate",),
+    "export": (),
+    "import": ("seed",),
 }
 TRAINED = ("pretrain", "sft", "rl")
+OF_ANY = ("evaluate", "export")
+"""Stages that take the model of stage `evaluate.of`."""
 
 
 @cache
@@ -43,7 +52,7 @@ def _content(path: str) -> str:
 
 def parents(run: Run, stage: str) -> dict[str, str]:
     """Identities of the runs that a stage builds on, by their stage."""
-    names = ("prepare", run.evaluate.of) if stage == "evaluate" else PARENTS[stage]
+    names = (*PARENTS[stage], run.evaluate.of) if stage in OF_ANY else PARENTS[stage]
     if run.checkpoint and stage not in ("prepare", "pretrain"):
         known = {name: run_identity(run, name) for name in names if name not in TRAINED}
         return known | {"checkpoint": _content(run.checkpoint)[:12]}
@@ -64,6 +73,9 @@ def run_identity(run: Run, stage: str) -> str:
         settings["vocabulary"] = VOCABULARY_HASH
         settings["games"] = [_content(path) for path in run.data.paths]
         settings["puzzles"] = _content(run.data.puzzles)
+    if stage == "import":
+        settings["source"] = fingerprint(Path(run.source))
+        settings["vocabulary"] = VOCABULARY_HASH
     if stage in TRAINED:
         trainer = run.trainer
         settings["precision"] = trainer.rl_precision if stage == "rl" else trainer.precision
@@ -75,7 +87,7 @@ def folder(run: Run, stage: str) -> RunFolder:
     name = run_identity(run, stage)
     if run.out is not None and stage == run.stage:
         return RunFolder(Path(run.out), name)
-    label = f"{stage}-{run.evaluate.of}" if stage == "evaluate" else stage
+    label = f"{stage}-{run.evaluate.of}" if stage in OF_ANY else stage
     return RunFolder(Path(run.outputs) / run.run / f"{label}-{name}", name)
 
 
@@ -118,7 +130,7 @@ def working(run: Run, out: RunFolder, stage: str) -> Iterator[None]:
                     status="failed",
                     message=message,
                     seed=run.seed,
-                    of=run.evaluate.of if stage == "evaluate" else "",
+                    of=run.evaluate.of if stage in OF_ANY else "",
                     prompt=run.prompt.form,
                     model=run.model.name,
                 )

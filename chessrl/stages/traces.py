@@ -72,7 +72,8 @@ def traces(run: Run) -> Result:
             meter.advance(first + len(batch))
         writer.close()
         result.tokens["traces"] = float(sampled)
-        result.flops["traces"] = compute.FORWARD * result.n_params * float(sampled)
+        active = compute.active_parameters(model.config, len(tokens.TOKENS))
+        result.flops["traces"] = compute.FORWARD * active * float(sampled)
         result.exact_flops["traces"] = compute.exact_forward_flops(
             model.config,
             len(tokens.TOKENS),
