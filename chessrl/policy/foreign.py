@@ -246,7 +246,8 @@ def _weights(
             raise Refused(f"{path.name} is no safetensors file, or damaged: {error}") from None
     changes: dict[str, Any] = {}
     if tied and EMBEDDING in tensors:
-        if not torch.equal(tensors.get(HEAD, tensors[EMBEDDING]), tensors[EMBEDDING]):
+        head = tensors.get(HEAD, tensors[EMBEDDING])
+        if not torch.equal(head.float(), tensors[EMBEDDING].float()):
             raise Refused(f"tie_word_embeddings is true, but {HEAD} is not {EMBEDDING}")
         tensors[HEAD] = tensors[EMBEDDING].clone()
         changes["tied_embeddings"] = True

@@ -50,6 +50,11 @@ def _content(path: str) -> str:
     return sha256(Path(path))
 
 
+@cache
+def _folder_content(path: str) -> str:
+    return fingerprint(Path(path))
+
+
 def parents(run: Run, stage: str) -> dict[str, str]:
     """Identities of the runs that a stage builds on, by their stage."""
     names = (*PARENTS[stage], run.evaluate.of) if stage in OF_ANY else PARENTS[stage]
@@ -74,7 +79,7 @@ def run_identity(run: Run, stage: str) -> str:
         settings["games"] = [_content(path) for path in run.data.paths]
         settings["puzzles"] = _content(run.data.puzzles)
     if stage == "import":
-        settings["source"] = fingerprint(Path(run.source))
+        settings["source"] = _folder_content(run.source)
         settings["vocabulary"] = VOCABULARY_HASH
     if stage in TRAINED:
         trainer = run.trainer
