@@ -1,6 +1,7 @@
 """Which run a configuration names: its settings, its parents, its folder.
 
     prepare -> pretrain -> traces -> sft -> rl, and evaluate of any of the last three
+    mine, which has no parent: its puzzles go to prepare as a file
 
 The configuration alone decides all of them, so a stage finds its parents by working out what they
 would be called.
@@ -12,11 +13,13 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from chessrl.artifacts import Result, RunFolder, decisive, identity, sha256
+from chessrl.artifacts import Result, RunFolder, decisive, identity
 from chessrl.board.tokens import VOCABULARY_HASH
 from chessrl.config import InputError, Run
+from chessrl.sources import content_hash
 
 PARENTS = {
+    "mine": (),
     "prepare": (),
     "pretrain": ("prepare",),
     "traces": ("prepare", "pretrain"),
@@ -24,6 +27,7 @@ PARENTS = {
     "rl": ("prepare", "sft"),
 }
 SETTINGS = {
+    "mine": ("mine", "engine"),
     "prepare": ("data", "prompt"),
     "pretrain": ("model", "pretrain", "seed"),
     "traces": ("traces", "seed"),
@@ -36,15 +40,13 @@ TRAINED = ("pretrain", "sft", "rl")
 
 @cache
 def _content(path: str) -> str:
-    if not Path(path).is_file():
-        raise InputError(f"{path}: no such file; mend data.paths, data.puzzles or checkpoint=")
-    return sha256(Path(path))
+    return content_hash(path)
 
 
 def parents(run: Run, stage: str) -> dict[str, str]:
     """Identities of the runs that a stage builds on, by their stage."""
     names = ("prepare", run.evaluate.of) if stage == "evaluate" else PARENTS[stage]
-    if run.checkpoint and stage not in ("prepare", "pretrain"):
+    if run.checkpoint and stage not in ("mine", "prepare", "pretrain"):
         known = {name: run_identity(run, name) for name in names if name not in TRAINED}
         return known | {"checkpoint": _content(run.checkpoint)[:12]}
     return {name: run_identity(run, name) for name in names}
@@ -64,6 +66,9 @@ def run_identity(run: Run, stage: str) -> str:
         settings["vocabulary"] = VOCABULARY_HASH
         settings["games"] = [_content(path) for path in run.data.paths]
         settings["puzzles"] = _content(run.data.puzzles)
+    if stage == "mine":
+        settings["min_plies"] = run.data.filter.min_plies
+        settings["games"] = [_content(path) for path in run.data.paths]
     if stage in TRAINED:
         trainer = run.trainer
         settings["precision"] = trainer.rl_precision if stage == "rl" else trainer.precision
