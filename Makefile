@@ -4,12 +4,14 @@ PYTHON ?= python3
 RUN := $(VENV)/bin/python -m chessrl
 ARGS ?=
 PIP_ARGS ?=
+FILE ?= data/starter/games.pgn.bz2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check slow data pretrain traces sft rl evaluate results clean
+.PHONY: help setup run test check slow data data-starter data-gnuchess data-pgn data-lichess \
+	data-puzzles mine describe benchmark pretrain traces sft rl evaluate results clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 	@echo '  any setting goes into ARGS: make run ARGS="run=mine model=300k seed=1"'
 
 setup: $(VENV)/ready  ## make .venv with the pinned packages
@@ -23,8 +25,23 @@ $(VENV)/ready: pyproject.toml constraints.txt
 run: setup  ## the whole pipeline on the embedded data, ending in a table
 	$(RUN) stage=pipeline $(ARGS)
 
-data: setup  ## games and puzzles to a dataset
+data: setup  ## games and puzzles to a dataset: the starter's, or what ARGS names
 	$(RUN) stage=prepare $(ARGS)
+
+data-starter data-gnuchess data-pgn data-lichess data-puzzles: setup
+	$(RUN) stage=prepare data=$(@:data-%=%) $(ARGS)
+
+data-starter:   ## the embedded games and puzzles
+data-gnuchess:  ## all 145,716 games of the GNU Chess book (a download)
+data-pgn:       ## any PGN: ARGS="data.paths=[a.pgn,folder]"
+data-lichess:   ## months of Lichess (downloads): ARGS="data.months=[2013-01]"
+data-puzzles:   ## the starter's games, all puzzles of Lichess (a download)
+
+mine: setup  ## find puzzles in games: ARGS="engine=stockfish" for more than mates
+	$(RUN) stage=mine $(ARGS)
+
+describe: setup  ## tables and pictures of a dataset: ARGS="dataset=FOLDER"
+	$(RUN) stage=describe $(ARGS)
 
 pretrain traces sft rl evaluate: setup
 	$(RUN) stage=$@ $(ARGS)
@@ -47,6 +64,9 @@ slow: setup  ## the slow tests
 check: setup  ## lint
 	$(VENV)/bin/python -m ruff check .
 	$(VENV)/bin/python -m ruff format --check .
+
+benchmark: setup  ## games/s of the reader against python-chess: make benchmark FILE=a.pgn
+	$(VENV)/bin/python benchmarks/ingest.py $(FILE)
 
 clean:  ## remove .venv and caches; outputs stay
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

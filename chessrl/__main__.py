@@ -1,5 +1,6 @@
 """The one application: `python -m chessrl stage=NAME key=value ...`, or `chessrl`."""
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -9,19 +10,30 @@ from omegaconf import DictConfig
 
 from chessrl.config import InputError, Run, parse
 from chessrl.progress import say
+from chessrl.report.describe import describe
 from chessrl.report.tables import print_table, write_results
 from chessrl.scaling.collect import collect, tidy
+from chessrl.sources import resolve
 from chessrl.stages.pipeline import STAGES, pipeline
 from chessrl.stages.training import on_this_machine, quiet
+
+FETCHING = ("prepare", "pipeline", "mine")
+"""Stages that may download what the data group names; the others take what is there."""
 
 
 def work(run: Run) -> None:
     """Do the job that a configuration names."""
     folder = Path(run.out or run.outputs)
+    if _needs_data(run):
+        data = resolve(run.data, fetch=run.stage in FETCHING)
+        run = dataclasses.replace(run, data=data)
     if run.stage == "pipeline":
         results = pipeline(run)
         folder = folder / run.run
         print_table(results, title=f"{run.run}, seed {run.seed}")
+    elif run.stage == "describe":
+        describe(run)
+        return
     elif run.stage == "collect":
         results = collect(run.runs)
         print_table(results, title=run.runs)
@@ -30,6 +42,15 @@ def work(run: Run) -> None:
         return
     write_results(folder, tidy(results), results)
     say(f"written: {folder / 'results.csv'} and {folder / 'results.md'}")
+
+
+def _needs_data(run: Run) -> bool:
+    """Whether the stage, or the name of one of its parents, depends on games and puzzles."""
+    if run.stage == "describe":
+        return run.dataset is None
+    if run.stage == "export":
+        return run.checkpoint is None
+    return run.stage not in ("collect", "import")
 
 
 CONF = Path(__file__).resolve().parent.parent / "conf"

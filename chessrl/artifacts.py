@@ -231,6 +231,8 @@ class RunFolder:
                 raise InputError(f"another process is working in {self.path}") from None
             if (self.path / "manifest.json").exists():
                 self._refuse_other(self.manifest["identity"])
+                for unfinished in self.path.rglob(".*.tmp"):  # of a process that was killed
+                    unfinished.unlink()
             if self.finished is not None:
                 raise InputError(f"another process has just finished {self.path}: run it again")
             write_text(self.path / "config.yaml", yaml.safe_dump(dataclasses.asdict(config)))

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 
 from rich.console import Console
@@ -13,6 +14,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table
 
 console = Console(stderr=True, highlight=False)
 LINE_EVERY = 10.0
@@ -77,6 +79,16 @@ class Meter:
             f"{self.label}: {done:,}/{self.total:,} {self.unit}, "
             f"{passed:.0f} s, {left:.0f} s to go  {text}".rstrip()
         )
+
+
+def say_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A small table for the person who watches; the second column is of numbers."""
+    table = Table(title=title, title_justify="left")
+    for number, name in enumerate(columns):
+        table.add_column(name, justify="left" if number != 1 else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
 
 
 def say(text: str) -> None:

@@ -72,7 +72,7 @@ def render(game: Game) -> str:
         words.append(f"{ply // 2 + 1}. " * (ply % 2 == 0) + board.san(move))
         board.push(move)
     text = textwrap.fill(" ".join([*words, game.result]), 80, break_on_hyphens=False)
-    return f'[Date "{game.date}"]\n[Result "{game.result}"]\n\n{text}\n\n'
+    return f'[Date "{game.header.date}"]\n[Result "{game.result}"]\n\n{text}\n\n'
 
 
 def _book_file(book: Path, scratch: Path) -> Path:

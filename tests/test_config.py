@@ -12,7 +12,9 @@ from chessrl.config import InputError, Run
 ROOT = Path(__file__).parent.parent
 CONF = ROOT / "conf"
 OPTIONS = sorted(
-    f"{path.parent.name}={path.stem}" for path in CONF.glob("*/*.yaml") if path.stem != "pgn"
+    f"{path.parent.name}={path.stem}"
+    for path in CONF.glob("*/*.yaml")
+    if path.stem not in ("pgn", "lichess")  # these must be told more
 )
 
 

@@ -1,19 +1,24 @@
 """Games from PGN files: every game is either given out whole and legal, or counted as skipped."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import chess
 
+from chessrl.board.headers import Header, refusal
 from chessrl.board.pgn import MalformedTag, RawGame, Splitter, decode, tokenize
 from chessrl.board.skips import MAX_TOKEN, Skip, SkipReport
 from chessrl.board.streams import BrokenStream, open_lines
+from chessrl.config.data import GameFilter
 
-__all__ = ["Game", "Skip", "SkipReport", "parse_elo", "parse_game", "read_games", "read_raw"]
+__all__ = ["Game", "Skip", "SkipReport", "parse_game", "read_games", "read_raw", "split_lines"]
 
-_RESULTS = ("1-0", "0-1", "1/2-1/2")
-_STANDARD = {"", "?", "-", "standard", "chess", "normal", "from position"}
+ANY = GameFilter(min_plies=1, bots="keep")
+"""Every game of ordinary chess from the usual start."""
+_NOISE = re.compile(r"\{[^}]*\}|;[^\n]*|^%[^\n]*", re.MULTILINE)
+_BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +29,7 @@ class Game:
     """Moves in UCI, castling as the king's move of two squares."""
     result: str
     """`1-0`, `0-1`, `1/2-1/2` or `*`: the tag where it says, the movetext otherwise."""
-    date: str
-    """Tag `Date` (or `UTCDate`) as written, `yyyy.mm.dd` with `??` for unknown; may be empty."""
-    white_elo: int | None
-    """Rating, None where unknown; never 0."""
-    black_elo: int | None
+    header: Header
     index: int = 0
     """Place in the file, from 0."""
     line: int = 0
@@ -65,11 +66,11 @@ def read_raw(path: str | Path) -> Iterator[RawGame]:
     Raises:
         FileNotFoundError: at once, where `path` is not a file.
     """
-    return _split(str(path), open_lines(path))
+    return split_lines(Splitter(str(path)), open_lines(path))
 
 
-def _split(file: str, lines: Iterator[bytes]) -> Iterator[RawGame]:
-    splitter = Splitter(file)
+def split_lines(splitter: Splitter, lines: Iterator[bytes]) -> Iterator[RawGame]:
+    """All raw games of `lines`, the last one closed by their end or by the break of the stream."""
     try:
         yield from splitter.split(lines)
     except BrokenStream as broken:
@@ -81,11 +82,12 @@ def _split(file: str, lines: Iterator[bytes]) -> Iterator[RawGame]:
         yield splitter.finish()
 
 
-def parse_game(raw: RawGame) -> Game | Skip:
+def parse_game(raw: RawGame, rules: GameFilter = ANY) -> Game | Skip:
     """Check one raw game and resolve its moves; pure, so that a process pool can map it.
 
-    The reasons of a skip: `truncated_stream`, `broken_stream`, `too_long`, `undecodable`,
-    `no_headers`, `malformed_tag`, `variant`, `fen_start`, `no_moves`, `malformed_token`,
+    What the tags rule out (`headers.refusal`) is skipped before a move is read. The other reasons
+    of a skip: `truncated_stream`, `broken_stream`, `too_long`, `undecodable`,
+    `no_headers`, `malformed_tag`, `no_moves`, `malformed_token`,
     `null_move`, `illegal_move` (ambiguous ones too), `moves_after_end` (after mate or
     stalemate), `text_after_result`, `wrong_move_number` (none or not the next one
     after a blank line: another game may have lost its header), `unclosed_comment`,
@@ -99,33 +101,16 @@ def parse_game(raw: RawGame) -> Game | Skip:
     if not raw.header.strip():
         return _skip(raw, "no_headers", movetext[:20].split("\n")[0])
     try:
-        tags = raw.tags()
+        header = Header.of(raw.tags())
     except MalformedTag as error:
         return Skip(raw.file, raw.index, error.line, "malformed_tag", error.text[:MAX_TOKEN])
-    if (variant := tags.get("Variant", "")).lower() not in _STANDARD:
-        return _skip(raw, "variant", variant)
-    if not _is_usual_start(fen := tags.get("FEN", "")):
-        return _skip(raw, "fen_start", fen)
+    if reason := refusal(header, rules):
+        return _skip(raw, *reason)
     played = _play(raw, movetext)
     if isinstance(played, Skip):
         return played
     moves, ending = played
-    result = tags.get("Result", "")
-    return Game(
-        moves=moves,
-        result=result if result in _RESULTS else ending,
-        date=tags.get("Date") or tags.get("UTCDate", ""),
-        white_elo=parse_elo(tags.get("WhiteElo", "")),
-        black_elo=parse_elo(tags.get("BlackElo", "")),
-        index=raw.index,
-        line=raw.line,
-    )
-
-
-def parse_elo(text: str) -> int | None:
-    """Rating of an Elo tag; None for `?`, `-`, empty, 0 and whatever else is no number."""
-    text = text.strip()
-    return (int(text) or None) if text.isascii() and text.isdigit() and len(text) < 6 else None
+    return Game(moves, header.result or ending, header, raw.index, raw.line)
 
 
 def _play(raw: RawGame, movetext: str) -> tuple[tuple[str, ...], str] | Skip:
@@ -136,7 +121,7 @@ def _play(raw: RawGame, movetext: str) -> tuple[tuple[str, ...], str] | Skip:
     end = 0  # of the token before
     for kind, text, start in tokenize(movetext):
         reason = kind
-        resumed = moves and "\n\n" in movetext[end:start]
+        resumed = moves and _blank_line(movetext[end:start])
         if kind in ("unclosed_comment", "unclosed_variation", "malformed_token"):
             pass
         elif ending:
@@ -159,6 +144,11 @@ def _play(raw: RawGame, movetext: str) -> tuple[tuple[str, ...], str] | Skip:
     return tuple(moves), ending or "*"
 
 
+def _blank_line(text: str) -> bool:
+    """Whether there is a blank line between two tokens, outside comments."""
+    return text.count("\n") > 1 and _BLANK_LINE.search(_NOISE.sub(".", text)) is not None
+
+
 def _push(board: chess.Board, text: str, moves: list[str]) -> str:
     """Play one SAN move and note its UCI; returns the reason where it cannot be played."""
     san = text.rstrip("+#").removeprefix("P").replace("0", "O")
@@ -169,10 +159,6 @@ def _push(board: chess.Board, text: str, moves: list[str]) -> str:
     board.push(move)
     moves.append(move.uci())
     return ""
-
-
-def _is_usual_start(fen: str) -> bool:
-    return fen.strip() in ("", "?") or fen.split()[:4] == chess.STARTING_FEN.split()[:4]
 
 
 def _skip(raw: RawGame, reason: str, token: str = "") -> Skip:

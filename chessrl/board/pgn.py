@@ -13,7 +13,9 @@ _LOOKAHEAD = 1 << 16  # bytes in which a comment that holds a tag line has to cl
 _TAG_LINE = re.compile(rb'\s*\[\s*([A-Za-z0-9_]+)\s+"')
 _TAG = re.compile(r'\s*\[\s*([A-Za-z0-9_]+)\s+"(.*)"\s*\]\s*')
 _NEXT_TAG = re.compile(r'(?<="\])\s*(?=\[\s*[A-Za-z0-9_]+\s+")')
-_RESULTS = (b"1-0", b"0-1", b"1/2-1/2", b"*")
+RESULTS = (b"1-0", b"0-1", b"1/2-1/2", b"*")
+SURE_START = re.compile(rb'\[[A-Za-z0-9_]+ "')
+"""What begins a line that surely starts a game, after a result and a blank line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,27 +69,36 @@ class Token(NamedTuple):
     """Offset in the movetext, in characters."""
 
 
-def decode(data: bytes) -> str:
-    """Text of one game: UTF-8 where it fits, Latin-1 otherwise."""
+def codec_of(data: bytes) -> str:
+    """How the bytes of one game are read: as UTF-8 where it fits, as Latin-1 otherwise."""
     try:
-        return data.decode()
+        data.decode()
     except UnicodeDecodeError:
-        return data.decode("latin-1")
+        return "latin-1"
+    return "utf-8"
+
+
+def decode(data: bytes) -> str:
+    """Text of one game."""
+    return data.decode(codec_of(data))
 
 
 class Splitter:
     """Cuts a stream of lines into raw games.
 
-    Outside comments, a tag line after movetext starts a game, and so does text without tags
-    that follows a result and a blank line (it is cut off on its own, to be skipped as
-    `no_headers`). A blank line in an unfinished game does not end it. A tag line inside a
-    comment belongs to the comment, unless the comment never closes.
+    A tag line after a result and a blank line surely starts a game, whatever has been left open,
+    so that a file can be cut there into parts read apart. Otherwise, outside comments, a tag line
+    after movetext starts a game, and so does text without tags that follows a result and a blank
+    line (it is cut off on its own, to be skipped as `no_headers`). A blank line in an unfinished
+    game does not end it. A tag line inside a comment belongs to the comment, unless the comment
+    never closes.
     """
 
-    def __init__(self, file: str):
+    def __init__(self, file: str, games: int = 0, line: int = 0):
+        """Goes on after `games` games and `line` lines of a file."""
         self.file = file
-        self.games = 0
-        self.line = 0  # of the line read last, from 1
+        self.games = games
+        self.line = line  # of the line read last, from 1
         self._clear()
 
     def _clear(self) -> None:
@@ -107,18 +118,19 @@ class Splitter:
         pending: deque[bytes] = deque()
         while True:
             line = pending.popleft() if pending else next(lines, None)
-            if line is None or self._comment_never_closed(line):
+            if line is None or self._surely_starts(line) or self._comment_never_closed(line):
                 if self._suspect is not None:  # go back to the tag line in the open comment
-                    rest = self._lines[self._suspect[0] :] + ([] if line is None else [line])
+                    kept = self._suspect[0] if self._size <= MAX_GAME else len(self._lines)
+                    rest = self._lines[kept:] + ([] if line is None else [line])
                     self.line -= len(rest) - (line is not None)
-                    del self._lines[self._suspect[0] :]
+                    del self._lines[kept:]
                     pending.extendleft(reversed(rest))
                     yield self.finish()
                     continue
                 if line is None:
                     break
             self.line += 1
-            if self._starts_game(line) and self._lines:
+            if self._starts_game(line) and self._size:
                 yield self.finish()
             self._take(line)
 
@@ -141,7 +153,7 @@ class Splitter:
     @property
     def empty(self) -> bool:
         """Whether no line of a game is in hand."""
-        return not self._lines
+        return not self._size
 
     @property
     def complete(self) -> bool:
@@ -157,7 +169,12 @@ class Splitter:
             return False
         return opening >= 0 or self._size - self._suspect[1] > _LOOKAHEAD
 
+    def _surely_starts(self, line: bytes) -> bool:
+        return self._blank and self._last.endswith(RESULTS) and SURE_START.match(line) is not None
+
     def _starts_game(self, line: bytes) -> bool:
+        if self._surely_starts(line):
+            return True
         if self._comment:
             return False
         if not (match := _TAG_LINE.match(line)):
@@ -168,7 +185,7 @@ class Splitter:
 
     def _take(self, line: bytes) -> None:
         blank = not line.strip()
-        if not self._lines:
+        if not self._size:
             if blank:
                 return
             self._start = self.line
@@ -184,7 +201,7 @@ class Splitter:
             if not header:
                 self._body = len(self._lines)
         if blank and not self._comment and self._body is not None:
-            self._over = self._over or (self._last.endswith(_RESULTS) and b";" not in self._last)
+            self._over = self._over or (self._last.endswith(RESULTS) and b";" not in self._last)
         self._blank = blank
         self._size += len(line) + 1
         if self._size <= MAX_GAME:

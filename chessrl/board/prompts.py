@@ -1,15 +1,9 @@
-"""What the model is shown: prompts of puzzles and pretraining documents of games."""
-
-from collections.abc import Container, Sequence
+"""What the model is shown of a puzzle; `documents.py` writes games in the same form."""
 
 import chess
 
 from chessrl.board import tokens
 from chessrl.board.puzzles import Puzzle
-from chessrl.board.splits import Position, position_key, unit_hash
-
-Document = tuple[list[int], list[bool]]
-"""Tokens, and for each whether it is to be predicted."""
 
 
 def puzzle_prompt(puzzle: Puzzle, form: str) -> list[int]:
@@ -46,47 +40,3 @@ def answer_tokens(puzzle: Puzzle) -> tuple[list[int], list[bool]]:
         ids += written
         ours += [solver] * len(written)
     return ids, ours
-
-
-def game_documents(
-    moves: Sequence[str],
-    form: str,
-    plies: int = 0,
-    held_out: Container[Position] = frozenset(),
-) -> list[Document] | None:
-    """Pretraining documents of one game, in one replay; None where it reaches a held-out position.
-
-    `history`: the whole game. `board`: the game is cut every `plies` plies, from a first cut that
-    depends on its moves alone, and each piece opens with its position; 0 makes one document that
-    runs from a ply of the game to its end. The document that reaches the end closes with `<eos>`.
-    """
-    starts = document_starts(moves, form, plies)
-    board = chess.Board()
-    documents: list[Document] = []
-    ids: list[int] = []
-    targets: list[bool] = []
-    for ply, uci in enumerate(moves):
-        if position_key(board) in held_out:
-            return None
-        if ply in starts:
-            ids = [tokens.BOS] if form == "history" else [tokens.BOS, *tokens.encode_board(board)]
-            targets = [False] * len(ids)
-            documents.append((ids, targets))
-        written = tokens.push_encoded(board, chess.Move.from_uci(uci))
-        ids += written
-        targets += [True] * len(written)
-    if position_key(board) in held_out:
-        return None
-    ids.append(tokens.EOS)
-    targets.append(True)
-    return documents
-
-
-def document_starts(moves: Sequence[str], form: str, plies: int) -> range:
-    """Plies at which the documents of a game start."""
-    first = unit_hash(" ".join(moves), "cut")
-    if form == "history":
-        return range(1)
-    if not plies:
-        return range(int(first * len(moves)), len(moves), len(moves))
-    return range(int(first * min(plies, len(moves))), len(moves), plies)

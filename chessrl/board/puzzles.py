@@ -5,6 +5,8 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import islice
 from pathlib import Path
 
 import chess
@@ -12,6 +14,7 @@ import chess
 from chessrl.artifacts import atomic_path
 from chessrl.board.skips import MAX_TOKEN, Skip, SkipReport
 from chessrl.board.streams import BrokenStream, open_lines
+from chessrl.workers import map_in_order
 
 COLUMNS = (
     "PuzzleId", "FEN", "Moves", "Rating", "RatingDeviation", "Popularity", "NbPlays", "Themes",
@@ -26,6 +29,8 @@ BINS = ("B0", "B1", "B2", "B3", "B4", "B5")
 """Rating bins: <= 800, (800, 1200], (1200, 1600], (1600, 2000], (2000, 2400], > 2400."""
 
 _NUMBER = re.compile("[0-9]{1,4}")
+_CHUNK = 256  # rows that a process checks at a time
+_move = lru_cache(1 << 13)(chess.Move.from_uci)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,28 +90,39 @@ def validate(puzzle: Puzzle) -> str | None:
         return "bad_fen"
     if not board.is_valid():
         return "illegal_position"
-    if puzzle.history is not None:
-        replayed = chess.Board()
-        same = _play(replayed, puzzle.history) and replayed.epd() == board.epd()
-        if not same or replayed.fullmove_number != board.fullmove_number:
-            return "history_mismatch"
+    if puzzle.history is not None and not leads_to(puzzle.history, board):
+        return "history_mismatch"
     return None if _play(board, puzzle.moves) else "illegal_move"
 
 
-def _play(board: chess.Board, moves: tuple[str, ...]) -> bool:
+def leads_to(moves: Iterable[str], board: chess.Board) -> bool:
+    """Whether UCI moves from the usual start end in the position of `board`, at its move number.
+
+    Placement, side to move, castling rights and the en passant captures that are legal have to
+    agree, and so the number of the moves; the halfmove clock need not.
+    """
+    played = chess.Board()
+    return _play(played, moves) and played.ply() == board.ply() and played.epd() == board.epd()
+
+
+def _play(board: chess.Board, moves: Iterable[str]) -> bool:
     """Push UCI moves while they are legal and spelt the one usual way; whether all were."""
     for text in moves:
         try:
-            move = chess.Move.from_uci(text)
+            move = _move(text)
         except ValueError:
             return False
-        if not board.is_legal(move) or board.uci(move) != text:
+        if not board.is_pseudo_legal(move):
             return False
+        if board.occupied_co[board.turn] & chess.BB_SQUARES[move.to_square]:
+            return False  # castling written as the king taking its rook
         board.push(move)
+        if board.was_into_check():  # with the above this is `is_legal`, in half of the time
+            return False
     return True
 
 
-def read_puzzles(path: str | Path, report: SkipReport) -> list[Puzzle]:
+def read_puzzles(path: str | Path, report: SkipReport, workers: int = 1) -> list[Puzzle]:
     """Read a Lichess puzzle CSV: plain, `.zst`, `.bz2` or `.gz`, in the order of the file.
 
     Columns go by the names in the header; all but `PuzzleId`, `FEN`, `Moves` and `Rating` may
@@ -114,6 +130,11 @@ def read_puzzles(path: str | Path, report: SkipReport) -> list[Puzzle]:
     or is counted in `report`: the reasons of `validate`, and `broken_row`, `undecodable`,
     `bad_rating`, `bad_popularity`, `no_solver_move`, `duplicate_id`, `truncated_stream`,
     `broken_stream`.
+
+    Args:
+        path: the file.
+        report: where refused rows are counted.
+        workers: processes that check the puzzles; never changes what comes back.
 
     Raises:
         FileNotFoundError: `path` is not a file.
@@ -128,24 +149,28 @@ def read_puzzles(path: str | Path, report: SkipReport) -> list[Puzzle]:
         raise ValueError(f"{path}: no puzzle file, the first line lacks {', '.join(missing)}")
     puzzles: list[Puzzle] = []
     seen: set[str] = set()
-    for index, line, row in _rows(lines):
-        item = (row.reason, "") if isinstance(row, BrokenStream) else _puzzle(header, row)
-        if isinstance(item, Puzzle):
-            if item.id in seen:
+    rows = _rows(lines)
+    chunks = iter(lambda: list(islice(rows, _CHUNK)), [])
+    for checked in map_in_order(partial(_checked, header), chunks, workers):
+        for index, line, item in checked:
+            if isinstance(item, Puzzle) and item.id in seen:
                 item = "duplicate_id", item.id
-            elif reason := validate(item):
-                item = reason, item.id
-        if isinstance(item, Puzzle):
-            seen.add(item.id)
-            puzzles.append(item)
-        else:
-            reason, token = item
-            report.add(Skip(str(path), index, line, reason, token[:MAX_TOKEN]))
+            if isinstance(item, Puzzle):
+                seen.add(item.id)
+                puzzles.append(item)
+            else:
+                reason, token = item
+                report.add(Skip(str(path), index, line, reason, token[:MAX_TOKEN]))
     return puzzles
 
 
-def _rows(lines: Iterator[bytes]) -> Iterator[tuple[int, int, bytes | BrokenStream]]:
-    """Row index from 0, line number from 1, text; a break in the stream is the last row."""
+_Row = tuple[int, int, bytes | BrokenStream]
+"""Row index from 0, line number from 1, text; a break in the stream is the last row."""
+_Checked = tuple[int, int, Puzzle | tuple[str, str]]
+"""Index and line number of a row, and its puzzle, or reason and token."""
+
+
+def _rows(lines: Iterator[bytes]) -> Iterator[_Row]:
     index, number = 0, 1
     try:
         for line in lines:
@@ -155,6 +180,17 @@ def _rows(lines: Iterator[bytes]) -> Iterator[tuple[int, int, bytes | BrokenStre
                 index += 1
     except BrokenStream as broken:
         yield index, number, broken
+
+
+def _checked(header: list[str], rows: list[_Row]) -> list[_Checked]:
+    """Rows with what is in them, by themselves: repeated ids are not looked for."""
+    checked = []
+    for index, line, row in rows:
+        item = (row.reason, "") if isinstance(row, BrokenStream) else _puzzle(header, row)
+        if isinstance(item, Puzzle) and (reason := validate(item)):
+            item = reason, item.id
+        checked.append((index, line, item))
+    return checked
 
 
 def _puzzle(header: list[str], row: bytes) -> Puzzle | tuple[str, str]:

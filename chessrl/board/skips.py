@@ -26,14 +26,15 @@ class Skip:
 
 @dataclass(slots=True)
 class SkipReport:
-    """Everything that was left out: exact counts, and the places of the first 100,000."""
+    """Everything that was left out: exact counts, and the first places of each reason."""
 
-    MAX_RECORDS: ClassVar[int] = 100_000
+    MAX_RECORDS: ClassVar[int] = 10_000
+    """Places kept of each reason."""
     counts: Counter[str] = field(default_factory=Counter)
     records: list[Skip] = field(default_factory=list)
 
     def add(self, skip: Skip) -> None:
         """Count one skip, and keep its place while there is room."""
         self.counts[skip.reason] += 1
-        if len(self.records) < self.MAX_RECORDS:
+        if self.counts[skip.reason] <= self.MAX_RECORDS:
             self.records.append(skip)

@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,9 +37,35 @@ def open_lines(path: str | Path) -> Iterator[bytes]:
         BrokenStream: while reading, `truncated_stream` or `broken_stream`; all whole lines
             before the break have been yielded by then, but for those of its last buffer.
     """
+    return lines_of(open_chunks(path))
+
+
+class Chunks:
+    """The decompressed bytes of a file, piece by piece, and how far it has been read."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+        self._pieces = _chunks(raw)
+        self.size = os.fstat(raw.fileno()).st_size
+        """Bytes of the file as it lies on disk."""
+
+    def __iter__(self) -> "Chunks":
+        return self
+
+    def __next__(self) -> bytes:
+        return next(self._pieces)
+
+    @property
+    def position(self) -> int:
+        """Bytes of the file read so far."""
+        return self.size if self._raw.closed else self._raw.tell()
+
+
+def open_chunks(path: str | Path) -> Chunks:
+    """Open a file as `open_lines` does, to be read in pieces of any size."""
     if not Path(path).is_file():
         raise FileNotFoundError(f"no such file: {path} (check the path, or make the data first)")
-    return _lines(_chunks(open(path, "rb")))
+    return Chunks(open(path, "rb"))
 
 
 def _chunks(raw: BinaryIO) -> Iterator[bytes]:
@@ -80,7 +107,8 @@ def _zstd_chunks(raw: BinaryIO) -> Iterator[bytes]:
         raise EOFError("the last zstandard frame has no end")
 
 
-def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
+def lines_of(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Lines of a stream of bytes, without line ends or byte order mark."""
     tail = b""
     first = True
     for chunk in chunks:

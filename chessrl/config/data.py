@@ -154,7 +154,7 @@ class DataConfig:
     """Processes that read games; 0 means one per core. Never changes the output."""
 
     def __post_init__(self) -> None:
-        require(len(self.paths) + len(self.months) > 0, "data.paths names no file")
+        require(len(self.paths) + len(self.months) > 0, "data.paths and data.months name no file")
         odd = [month for month in self.months if not _MONTH.fullmatch(month)]
         require(not odd, f"data.months={odd}: months are written yyyy-mm")
         require(0 < self.validation < 1, f"data.validation={self.validation} is not in (0, 1)")

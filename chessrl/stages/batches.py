@@ -1,9 +1,9 @@
 """Token datasets on disk and the order in which they are read.
 
 A split is a folder of shards: `00000.tokens.npy` (ids), `00000.targets.npy` (True where a token is
-to be predicted) and `00000.offsets.npy` (where each document starts, and the end). They are
-mapped into memory, not read. The batches of a run are a function of its seed alone, so that it
-resumes exactly.
+to be predicted), `00000.offsets.npy` (where each document starts, and the end) and, for documents
+of games, `00000.games.npy` (rows of `records.GAME`). They are mapped into memory, not read. The
+batches of a run are a function of its seed alone, so that it resumes exactly.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,38 +27,70 @@ WIDTH_STEP = 16
 class DatasetWriter:
     """Writes documents to the shards of one split."""
 
-    def __init__(self, folder: Path, dtype: type = np.uint8) -> None:
-        self.folder, self.dtype = folder, dtype
-        self.shards = 0
+    def __init__(self, folder: Path, shards: int = 0) -> None:
+        """Goes on after `shards` finished shards; later ones are removed."""
+        self.folder = folder
+        self.shards = shards
         self.documents = self.tokens = self.targets = 0
         self._clear()
         for old in folder.glob("*.npy"):
-            old.unlink()
+            if int(old.name.split(".")[0]) >= shards:
+                old.unlink()
 
     def _clear(self) -> None:
         self._ids: list[np.ndarray] = []
         self._flags: list[np.ndarray] = []
-        self._offsets = [0]
+        self._lengths: list[np.ndarray] = []
+        self._games: list[np.ndarray] = []
+        self._waiting = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether there is enough for a shard."""
+        return self._waiting >= SHARD_TOKENS
 
     def add(self, ids: Sequence[int], targets: Sequence[bool]) -> None:
         """Append one document: its tokens, and True where one is to be predicted."""
-        self._ids.append(np.asarray(ids, self.dtype))
-        self._flags.append(np.asarray(targets, bool))
-        self._offsets.append(self._offsets[-1] + len(ids))
-        self.documents += 1
-        self.tokens += len(ids)
-        self.targets += int(self._flags[-1].sum())
-        if self._offsets[-1] >= SHARD_TOKENS:
+        self.extend(np.asarray(ids, np.uint8), np.asarray(targets, bool), np.array([len(ids)]))
+        if self.full:
             self.close()
 
+    def extend(
+        self,
+        ids: np.ndarray,
+        targets: np.ndarray,
+        lengths: np.ndarray,
+        games: np.ndarray | None = None,
+    ) -> None:
+        """Append documents; `close` writes them.
+
+        Args:
+            ids: uint8 tokens of all in a row.
+            targets: bool for each token: it is to be predicted.
+            lengths: tokens of each document.
+            games: rows of `records.GAME` for the games they are of.
+        """
+        self._ids.append(ids)
+        self._flags.append(targets)
+        self._lengths.append(lengths)
+        if games is not None:
+            self._games.append(games)
+        self._waiting += len(ids)
+        self.documents += len(lengths)
+        self.tokens += len(ids)
+        self.targets += int(targets.sum())
+
     def close(self) -> None:
-        """Write what is still in memory."""
-        if len(self._offsets) == 1:
+        """Write what is still in memory as one shard."""
+        if not sum(map(len, self._lengths)):
             return
         stem = f"{self.shards:05d}"
+        offsets = np.concatenate([[0], np.cumsum(np.concatenate(self._lengths))])
+        if self._games:
+            self._save(f"{stem}.games.npy", np.concatenate(self._games))
         self._save(f"{stem}.tokens.npy", np.concatenate(self._ids))
         self._save(f"{stem}.targets.npy", np.concatenate(self._flags))
-        self._save(f"{stem}.offsets.npy", np.array(self._offsets, np.int64))
+        self._save(f"{stem}.offsets.npy", offsets.astype(np.int64))
         self.shards += 1
         self._clear()
 

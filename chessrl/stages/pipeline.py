@@ -5,6 +5,7 @@ from chessrl.config import Run
 from chessrl.progress import say
 from chessrl.stages.evaluate import evaluate
 from chessrl.stages.exporting import export, import_model
+from chessrl.stages.mine import mine
 from chessrl.stages.prepare import prepare
 from chessrl.stages.pretrain import pretrain
 from chessrl.stages.rl import rl
@@ -13,6 +14,7 @@ from chessrl.stages.sft import sft
 from chessrl.stages.traces import traces
 
 STAGES = {
+    "mine": mine,
     "prepare": prepare,
     "pretrain": pretrain,
     "traces": traces,

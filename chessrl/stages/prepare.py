@@ -4,66 +4,19 @@ import dataclasses
 import json
 import os
 import time
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from hashlib import blake2b
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 
-import numpy as np
-
-from chessrl.artifacts import Result, RunFolder, sha256, write_text
+from chessrl.artifacts import Result, write_text
 from chessrl.board import tokens
-from chessrl.board.games import Game, parse_game, read_raw
-from chessrl.board.pgn import RawGame
-from chessrl.board.prompts import game_documents
-from chessrl.board.puzzles import Puzzle, read_puzzles, write_puzzles
+from chessrl.board.puzzles import write_puzzles
 from chessrl.board.skips import Skip, SkipReport
-from chessrl.board.splits import Position, game_split, position_key, split_puzzles
 from chessrl.config import InputError, Run
-from chessrl.progress import Meter, say
-from chessrl.stages.batches import DatasetWriter
+from chessrl.progress import say, say_table
+from chessrl.sources import content_hash
+from chessrl.stages.ingest import STATE, ingest_games
+from chessrl.stages.puzzles import prepare_puzzles, solver_positions
 from chessrl.stages.runs import folder, inherited, working
-
-CHUNK = 64
-"""Games that a worker takes at a time."""
-
-
-@dataclasses.dataclass(frozen=True)
-class PreparedGame:
-    """A game that was read, with what becomes of it."""
-
-    game: Game
-    split: str
-    """`train`, `validation`, or the reason it is left out."""
-    documents: list[tuple[np.ndarray, np.ndarray]]
-    """Tokens and targets of each."""
-
-
-@dataclasses.dataclass(frozen=True)
-class GameWork:
-    """What is done to each raw game, by whichever process."""
-
-    min_plies: int
-    validation: float
-    form: str
-    plies: int
-    held_out: frozenset[Position]
-    """Positions that no game kept may reach."""
-
-    def __call__(self, raw: RawGame) -> PreparedGame | Skip:
-        """Read, split and encode one game."""
-        game = parse_game(raw)
-        if isinstance(game, Skip):
-            return game
-        if len(game.moves) < self.min_plies:
-            return PreparedGame(game, "too_short", [])
-        documents = game_documents(game.moves, self.form, self.plies, self.held_out)
-        if documents is None:
-            return PreparedGame(game, "reaches_puzzle", [])
-        arrays = [(np.array(ids, np.uint8), np.array(targets)) for ids, targets in documents]
-        return PreparedGame(game, game_split(game.moves, self.validation, "validation"), arrays)
 
 
 def prepare(run: Run) -> Result:
@@ -79,15 +32,12 @@ def prepare(run: Run) -> Result:
     began = time.monotonic()
     with working(run, out, "prepare"):
         report, refused = SkipReport(), SkipReport()
-        splits = _puzzles(run, refused)
+        splits = prepare_puzzles(run, refused)
         for name, puzzles in splits.items():
             write_puzzles(out.path / "puzzles" / f"{name}.csv", puzzles)
             if not puzzles:
                 say(f"prepare: no puzzle is left for {name}; the stage that needs it will stop")
-        solver_positions = frozenset(
-            position_key(puzzle.board()) for puzzle in chain.from_iterable(splits.values())
-        )
-        counts = _games(run, out, report, solver_positions)
+        counts = ingest_games(run, out, report, solver_positions(chain(*splits.values())))
         skips = [*refused.records, *report.records]
         write_text(
             out.path / "skipped.jsonl",
@@ -98,26 +48,45 @@ def prepare(run: Run) -> Result:
                 "prompt": dataclasses.asdict(run.prompt),
                 "vocabulary": tokens.VOCABULARY_HASH,
                 "sources": {
-                    path: {"sha256": sha256(Path(path)), "bytes": os.path.getsize(path)}
+                    path: {"sha256": content_hash(path), "bytes": os.path.getsize(path)}
                     for path in (*run.data.paths, run.data.puzzles)
                 },
-                "split_rule": "games by hash of their moves; puzzles by hash, test equal per bin",
+                "filter": dataclasses.asdict(run.data.filter),
+                "selection": dataclasses.asdict(run.data.selection),
+                "split_rule": (
+                    "games by hash of their moves; puzzles by hash within each rating bin; no game "
+                    "reaches what the solver of any puzzle sees"
+                ),
                 "kept": counts["games_train"] + counts["games_validation"],
                 "counts": counts | {f"puzzles_{name}": len(rows) for name, rows in splits.items()},
                 "skipped": dict(sorted(report.counts.items())),
                 "skipped_puzzles": dict(sorted(refused.counts.items())),
             }
         )
-        for what, counted in (("games", report.counts), ("puzzles", refused.counts)):
-            for reason, count in sorted(counted.items()):
-                say(f"prepare: skipped {count:,} {what} as {reason}")
+        _summarise(report, refused)
         if not counts["games_train"] + counts["games_validation"]:
             first = f"; the first: {_place(report.records[0])}" if report.records else ""
             raise InputError(f"{', '.join(run.data.paths)}: no usable game{first}")
         result.measures = {name: float(count) for name, count in counts.items()}
         result.seconds = time.monotonic() - began
         out.write(result)
+        (out.path / STATE).unlink()
     return result
+
+
+def _summarise(games: SkipReport, puzzles: SkipReport) -> None:
+    """Show what was left out, by reason, most frequent first, with the first place of each."""
+    for what, report in (("games", games), ("puzzles", puzzles)):
+        if not report.counts:
+            continue
+        first: dict[str, str] = {}
+        for skip in report.records:
+            first.setdefault(skip.reason, _where(skip))
+        say_table(
+            f"prepare: {what} left out",
+            ("reason", what, "first"),
+            [(reason, f"{n:,}", first[reason]) for reason, n in report.counts.most_common()],
+        )
 
 
 def _place(skip: Skip) -> str:
@@ -125,86 +94,6 @@ def _place(skip: Skip) -> str:
     return f"{skip.reason}{token} in {skip.file}, line {skip.line}"
 
 
-def _puzzles(run: Run, report: SkipReport) -> dict[str, list[Puzzle]]:
-    try:
-        puzzles = read_puzzles(run.data.puzzles, report)
-    except ValueError as error:
-        raise InputError(str(error)) from error
-    if run.prompt.form == "history":
-        known = [puzzle for puzzle in puzzles if puzzle.history is not None]
-        for puzzle in puzzles:
-            if puzzle.history is None:
-                report.add(Skip(run.data.puzzles, 0, 0, "no_source_game", puzzle.id))
-        puzzles = known
-    if not puzzles:
-        reasons = ", ".join(f"{n} {reason}" for reason, n in report.counts.items()) or "no rows"
-        raise InputError(f"{run.data.puzzles}: no usable puzzle ({reasons})")
-    return split_puzzles(
-        puzzles, sft=run.data.selection.sft, test_per_bin=run.data.selection.test_per_bin
-    )
-
-
-def _games(
-    run: Run, out: RunFolder, report: SkipReport, held_out: frozenset[Position]
-) -> dict[str, int]:
-    work = GameWork(
-        run.data.filter.min_plies, run.data.validation, run.prompt.form, run.prompt.plies, held_out
-    )
-    writers = {name: DatasetWriter(out.path / name) for name in ("train", "validation")}
-    counts: Counter[str] = Counter(
-        {f"{what}_{name}": 0 for what in ("games", "plies") for name in writers}
-    )
-    seen: set[bytes] = set()
-    workers = run.data.workers or os.cpu_count() or 1
-    with Meter("prepare", None, "games") as meter:
-        for path in run.data.paths:
-            for item in map_in_order(work, read_raw(path), workers):
-                meter.advance(meter.done + 1)
-                if isinstance(item, Skip):
-                    report.add(item)
-                    continue
-                reason = item.split if item.split not in writers else ""
-                digest = blake2b(" ".join(item.game.moves).encode(), digest_size=16).digest()
-                if not reason and digest in seen:
-                    reason = "duplicate"
-                if reason:
-                    report.add(Skip(path, item.game.index, item.game.line, reason))
-                    continue
-                seen.add(digest)
-                counts[f"games_{item.split}"] += 1
-                counts[f"plies_{item.split}"] += len(item.game.moves)
-                for ids, targets in item.documents:
-                    writers[item.split].add(ids, targets)
-    for name, writer in writers.items():
-        writer.close()
-        counts[f"documents_{name}"] = writer.documents
-        counts[f"tokens_{name}"] = writer.tokens
-        counts[f"targets_{name}"] = writer.targets
-    return dict(counts)
-
-
-def map_in_order(
-    work: GameWork, raws: Iterable[RawGame], workers: int
-) -> Iterator[PreparedGame | Skip]:
-    """Do the work in processes; results come in the order of the games, read ahead but little."""
-    if workers == 1:
-        yield from map(work, raws)
-        return
-    raws = iter(raws)
-    waiting: deque[Future] = deque()
-    with ProcessPoolExecutor(workers, initializer=_remember, initargs=(work,)) as pool:
-        while chunk := list(islice(raws, CHUNK)):
-            waiting.append(pool.submit(_do, chunk))
-            if len(waiting) >= 4 * workers:
-                yield from waiting.popleft().result()
-        while waiting:
-            yield from waiting.popleft().result()
-
-
-def _remember(work: GameWork) -> None:
-    global _work
-    _work = work
-
-
-def _do(chunk: list[RawGame]) -> list[PreparedGame | Skip]:
-    return [_work(raw) for raw in chunk]
+def _where(skip: Skip) -> str:
+    place = f"{Path(skip.file).name}, line {skip.line:,}" if skip.line else Path(skip.file).name
+    return f"{place}: {skip.token}" if skip.token else place

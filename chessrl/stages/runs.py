@@ -2,6 +2,7 @@
 
     prepare -> pretrain -> traces -> sft -> rl, and evaluate or export of any of the last three
     import, which has no parent: its weights go to the others with checkpoint=
+    mine, which has no parent: its puzzles go to prepare as a file
 
 The configuration alone decides all of them, so a stage finds its parents by working out what they
 would be called.
@@ -13,12 +14,14 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from chessrl.artifacts import Result, RunFolder, decisive, identity, sha256
+from chessrl.artifacts import Result, RunFolder, decisive, identity
 from chessrl.board.tokens import VOCABULARY_HASH
 from chessrl.config import InputError, Run
 from chessrl.policy.foreign import fingerprint
+from chessrl.sources import content_hash
 
 PARENTS = {
+    "mine": (),
     "prepare": (),
     "pretrain": ("prepare",),
     "traces": ("prepare", "pretrain"),
@@ -29,6 +32,7 @@ PARENTS = {
     "import": (),
 }
 SETTINGS = {
+    "mine": ("mine", "engine"),
     "prepare": ("data", "prompt"),
     "pretrain": ("model", "pretrain", "seed"),
     "traces": ("traces", "seed"),
@@ -45,9 +49,7 @@ OF_ANY = ("evaluate", "export")
 
 @cache
 def _content(path: str) -> str:
-    if not Path(path).is_file():
-        raise InputError(f"{path}: no such file; mend data.paths, data.puzzles or checkpoint=")
-    return sha256(Path(path))
+    return content_hash(path)
 
 
 @cache
@@ -58,7 +60,7 @@ def _folder_content(path: str) -> str:
 def parents(run: Run, stage: str) -> dict[str, str]:
     """Identities of the runs that a stage builds on, by their stage."""
     names = (*PARENTS[stage], run.evaluate.of) if stage in OF_ANY else PARENTS[stage]
-    if run.checkpoint and stage not in ("prepare", "pretrain"):
+    if run.checkpoint and stage not in ("mine", "prepare", "pretrain"):
         known = {name: run_identity(run, name) for name in names if name not in TRAINED}
         return known | {"checkpoint": _content(run.checkpoint)[:12]}
     return {name: run_identity(run, name) for name in names}
@@ -68,12 +70,7 @@ def run_identity(run: Run, stage: str) -> str:
     """The hash that names a stage of this configuration."""
     settings = {name: decisive(getattr(run, name)) for name in SETTINGS[stage]}
     if stage == "prepare":
-        for name in (
-            "name",
-            "paths",
-            "months",
-            "puzzles",
-        ):  # what the files hold counts, not where they lie
+        for name in ("name", "paths", "months", "puzzles"):  # the content counts, not the place
             del settings["data"][name]
         settings["vocabulary"] = VOCABULARY_HASH
         settings["games"] = [_content(path) for path in run.data.paths]
@@ -81,6 +78,9 @@ def run_identity(run: Run, stage: str) -> str:
     if stage == "import":
         settings["source"] = _folder_content(run.source)
         settings["vocabulary"] = VOCABULARY_HASH
+    if stage == "mine":
+        settings["min_plies"] = run.data.filter.min_plies
+        settings["games"] = [_content(path) for path in run.data.paths]
     if stage in TRAINED:
         trainer = run.trainer
         settings["precision"] = trainer.rl_precision if stage == "rl" else trainer.precision

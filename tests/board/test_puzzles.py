@@ -88,6 +88,23 @@ def test_history_has_to_lead_to_the_position():
     assert validate(puzzle(**line, history=shuffled)) == "history_mismatch"
 
 
+def test_a_move_is_taken_where_python_chess_calls_it_legal_and_nowhere_else(positions):
+    for board in positions[::30]:
+        legal = {move.uci() for move in board.legal_moves}
+        origins = chess.SquareSet(board.occupied_co[board.turn])
+        targets = [chess.square_name(square) for square in chess.SQUARES]
+        spelt = {chess.square_name(origin) + target for origin in origins for target in targets}
+        spelt |= {move + "q" for move in spelt if move[3] in "18"} | legal
+        for uci in spelt:
+            after = board.copy(stack=False)
+            if uci in legal:
+                after.push_uci(uci)
+            answers = [move.uci() for move in after.legal_moves] or ["none"]
+            reason = validate(puzzle(fen=board.fen(), moves=(uci, answers[0])))
+            sound = uci in legal and answers != ["none"]
+            assert reason == (None if sound else "illegal_move"), (board.fen(), uci)
+
+
 def test_columns_reach_the_puzzle(read):
     (taken,), report = read(HEADER + CASTLE_ROW + "\n")
     assert taken == puzzle(
@@ -175,6 +192,18 @@ def test_every_row_is_taken_or_counted(read):
         (7, 9, "duplicate_id"),
         (8, 11, "bad_popularity"),
     ]
+
+
+def test_workers_change_nothing(tmp_path):
+    rows = [f"{i % 700:03},{CASTLE},a1a7 e8{'gc'[i % 9 == 0]}8,{i}" for i in range(1000)]
+    text = "PuzzleId,FEN,Moves,Rating\n" + "\n".join(rows)
+    (tmp_path / "p.csv.gz").write_bytes(gzip.compress(text.encode())[:-9])  # the end is missing
+    results = []
+    for workers in (1, 2):
+        report = SkipReport()
+        results.append((read_puzzles(tmp_path / "p.csv.gz", report, workers), report))
+    assert results[0] == results[1]
+    assert set(results[0][1].counts) == {"illegal_move", "duplicate_id", "truncated_stream"}
 
 
 def test_bytes_that_do_not_decode_are_counted(read):
