@@ -64,6 +64,7 @@ PIECES = (  # what a file of games may hold, and more
     "\n\n\n",
     "  \n",
     "\0\n",
+    HEAD + "1. d4 {a\rb} d5 *\n\n",
     "{",
     "[",
     '["',

@@ -92,3 +92,36 @@ def test_the_command_line_ends_with_one_line_and_a_status():
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith("chessrl: no/such.pgn")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("override", "named"),
+    [
+        ("data.filter.results=[]", "results names no result"),
+        ("data.filter.since='2020.13'", "since=2020.13"),
+        ("data.filter.until='2020.02.32'", "until=2020.02.32"),
+        ("data.filter.over_long=drop", "skip or cut"),
+        ("data.filter.min_elo=-1", "min_elo=-1"),
+        ("data.selection.balance=-1", "balance=-1"),
+        ("mine.games=-1", "mine.games=-1"),
+    ],
+)
+def test_a_refusal_names_the_setting(configure, override, named):
+    with pytest.raises(InputError, match=named):
+        configure(override)
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "fits"),
+    [
+        ("2020", "1990", False), ("2020", "2020", True), ("2020.05", "2020", True),
+        ("2020", "2020.03", True), ("2020.05", "2020.03", False),
+    ],
+)  # fmt: skip
+def test_dates_are_in_order(configure, since, until, fits):
+    dates = (f"data.filter.since='{since}'", f"data.filter.until='{until}'")
+    if fits:
+        assert configure(*dates).data.filter.until == until
+    else:
+        with pytest.raises(InputError, match="is before since"):
+            configure(*dates)

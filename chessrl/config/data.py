@@ -9,7 +9,7 @@ SPEEDS = ("ultrabullet", "bullet", "blitz", "rapid", "classical", "correspondenc
 """Classes of time control, as Lichess draws them; see `chessrl/board/headers.py`."""
 RESULTS = ("1-0", "0-1", "1/2-1/2")
 
-_DATE = re.compile(r"[0-9]{4}(\.[0-9]{2}(\.[0-9]{2})?)?")
+_DATE = re.compile(r"[0-9]{4}(\.(0[1-9]|1[0-2])(\.(0[1-9]|[12][0-9]|3[01]))?)?")
 _MONTH = re.compile(r"20[0-9]{2}-(0[1-9]|1[0-2])")
 _KEEP_OR_SKIP = ("keep", "skip")
 
@@ -60,8 +60,14 @@ class GameFilter:
             self.max_plies == 0 or self.max_plies >= self.min_plies,
             f"data.filter.max_plies={self.max_plies} is below min_plies={self.min_plies}",
         )
-        require(self.over_long in ("skip", "cut"), f"data.filter.over_long={self.over_long}")
-        require(min(self.min_elo, self.max_elo) >= 0, "data.filter: an Elo is negative")
+        require(
+            self.over_long in ("skip", "cut"),
+            f"data.filter.over_long={self.over_long}: skip or cut",
+        )
+        require(
+            min(self.min_elo, self.max_elo) >= 0,
+            f"data.filter.min_elo={self.min_elo}, max_elo={self.max_elo}: not negative",
+        )
         require(
             self.max_elo == 0 or self.max_elo >= self.min_elo,
             f"data.filter.max_elo={self.max_elo} is below min_elo={self.min_elo}",
@@ -72,6 +78,7 @@ class GameFilter:
         for name in ("unknown_elo", "unknown_date", "unfinished", "bots", "duplicates"):
             value = getattr(self, name)
             require(value in _KEEP_OR_SKIP, f"data.filter.{name}={value}: keep or skip")
+        require(len(self.results) > 0, "data.filter.results names no result")
         for name, allowed in (("speeds", SPEEDS), ("results", RESULTS)):
             odd = [value for value in getattr(self, name) if value not in allowed]
             require(not odd, f"data.filter.{name}={odd}: any of {', '.join(allowed)}")
@@ -81,6 +88,12 @@ class GameFilter:
                 not value or _DATE.fullmatch(value) is not None,
                 f"data.filter.{name}={value}: yyyy, yyyy.mm or yyyy.mm.dd (in quotes)",
             )
+
+        length = min(len(self.since), len(self.until))
+        require(
+            self.since[:length] <= self.until[:length],
+            f"data.filter.until={self.until} is before since={self.since}",
+        )
 
     @property
     def asks_elo(self) -> bool:
@@ -113,7 +126,10 @@ class PuzzleSelection:
     """Share of B0 to B2 among the RL puzzles (the study: .7); 0 takes them as they come."""
 
     def __post_init__(self) -> None:
-        require(min(self.min_rating, self.max_rating) >= 0, "data.selection: a rating is negative")
+        require(
+            min(self.min_rating, self.max_rating) >= 0,
+            f"data.selection.min_rating={self.min_rating}, max_rating={self.max_rating}: negative",
+        )
         require(
             self.max_rating == 0 or self.max_rating >= self.min_rating,
             f"data.selection.max_rating={self.max_rating} is below min_rating={self.min_rating}",
@@ -122,7 +138,10 @@ class PuzzleSelection:
             -100 <= self.min_popularity <= 100,
             f"data.selection.min_popularity={self.min_popularity} is not in [-100, 100]",
         )
-        require(min(self.max_plies, self.balance) >= 0, "data.selection: a count is negative")
+        require(
+            min(self.max_plies, self.balance) >= 0,
+            f"data.selection.max_plies={self.max_plies}, balance={self.balance}: not negative",
+        )
         require(0 < self.sft < 1, f"data.selection.sft={self.sft} is not in (0, 1)")
         require(
             self.test_per_bin > 0,
@@ -201,7 +220,10 @@ class MineConfig:
     """Longest solution taken from an engine."""
 
     def __post_init__(self) -> None:
-        require(min(self.games, self.last_plies) >= 0, "mine: a count is negative")
+        require(
+            min(self.games, self.last_plies) >= 0,
+            f"mine.games={self.games}, last_plies={self.last_plies}: not negative",
+        )
         require(self.per_game > 0, f"mine.per_game={self.per_game} must be positive")
         require(self.mates in (0, 1, 2), f"mine.mates={self.mates}: 0, 1 or 2")
         require(0 < self.margin < 1, f"mine.margin={self.margin} is not in (0, 1)")

@@ -67,6 +67,12 @@ def prepare(run: Run) -> Result:
         if not counts["games_train"] + counts["games_validation"]:
             first = f"; the first: {_place(report.records[0])}" if report.records else ""
             raise InputError(f"{', '.join(run.data.paths)}: no usable game{first}")
+        if not counts["games_validation"]:
+            say("prepare: no game is held out; there will be no held-out loss to measure")
+        say(
+            f"prepare: kept {counts['games_train']:,} games to train on and "
+            f"{counts['games_validation']:,} held out; {counts['tokens_train']:,} tokens"
+        )
         result.measures = {name: float(count) for name, count in counts.items()}
         result.seconds = time.monotonic() - began
         out.write(result)

@@ -170,6 +170,17 @@ def test_a_transposed_game_reaches_the_position_and_the_other_side_to_move_does_
     assert reasons(done) == {"reaches_puzzle": 4}
 
 
+@pytest.mark.parametrize("plies", range(1, 7))
+def test_positions_after_the_cut_do_not_count(plies):
+    game = wild_game(5, 8)
+    board = chess.Board()
+    for move in game[:plies]:
+        board.push(move)
+    for longest in range(1, 8):
+        done = read(written([game]), held_out=held_out([board]), max_plies=longest, over_long="cut")
+        assert reasons(done) == ({"reaches_puzzle": 1} if longest >= plies else {})
+
+
 def test_the_same_moves_fall_on_one_side_whatever_is_written_around_them():
     games = [wild_game(seed, 20) for seed in range(40)]
     other = '[Event "B"]\n[White "C"]\n[WhiteElo "2000"]\n[Result "1-0"]\n\n'
