@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from chessrl.board.records import GAME
 from chessrl.config import InputError
 from chessrl.stages import batches
 from chessrl.stages.batches import (
@@ -79,6 +80,48 @@ def test_writing_again_leaves_nothing_of_before(tmp_path, monkeypatch):
     write(tmp_path, make_documents(9))
     write(tmp_path, make_documents(4, seed=1))
     assert content(Dataset(tmp_path)) == make_documents(4, seed=1)
+
+
+def test_a_writer_goes_on_after_the_shards_that_are_done(tmp_path, monkeypatch):
+    monkeypatch.setattr(batches, "SHARD_TOKENS", 60)
+    documents = make_documents(30)
+    shards = write(tmp_path, documents).shards
+    done = len(np.load(tmp_path / "00001.offsets.npy")) + len(
+        np.load(tmp_path / "00000.offsets.npy")
+    )
+    writer = DatasetWriter(tmp_path, 2)
+    assert shards > 2 and len(list(tmp_path.iterdir())) == 2 * 3
+    for ids, targets in make_documents(5, seed=1):
+        writer.add(ids, targets)
+    writer.close()
+    assert content(Dataset(tmp_path)) == documents[: done - 2] + make_documents(5, seed=1)
+
+
+def test_documents_in_bulk_are_those_one_by_one(tmp_path):
+    documents = make_documents(20)
+    write(tmp_path / "single", documents)
+    writer = DatasetWriter(tmp_path / "bulk")
+    for part in (documents[:7], documents[7:7], documents[7:]):
+        rows = np.zeros(len(part), GAME)
+        rows["plies"] = range(len(part))
+        writer.extend(
+            np.array([token for ids, _ in part for token in ids], np.uint8),
+            np.array([flag for _, targets in part for flag in targets], bool),
+            np.array([len(ids) for ids, _ in part], int),
+            rows,
+        )
+    assert not writer.full and not (tmp_path / "bulk").exists()
+    writer.close()
+    writer.close()  # nothing is left to write
+    assert (writer.shards, writer.documents) == (1, 20)
+    for what in ("tokens", "targets", "offsets"):
+        name = f"00000.{what}.npy"
+        assert (tmp_path / "bulk" / name).read_bytes() == (tmp_path / "single" / name).read_bytes()
+    assert np.load(tmp_path / "bulk" / "00000.games.npy")["plies"].tolist() == [
+        *range(7),
+        *range(13),
+    ]
+    assert not (tmp_path / "single" / "00000.games.npy").exists()
 
 
 def test_a_token_that_does_not_fit_is_an_error(tmp_path):
