@@ -189,8 +189,8 @@ class EngineConfig:
     """Program to start, found in PATH or by its full path."""
     nodes: int = 0
     """Nodes searched for each judgement: a limit of nodes is repeatable, one of time is not."""
-    hash_mb: int = operational(64)
-    """Memory of its hash table, in MB."""
+    hash_mb: int = 64
+    """Memory of its hash table, in MB; with few MB a judgement can come out otherwise."""
 
     def __post_init__(self) -> None:
         require(
@@ -213,7 +213,8 @@ class MineConfig:
     mates: int = 2
     """Longest mate searched exactly, in moves: 1 or 2; 0 leaves it to the engine."""
     margin: float = 0.35
-    """With an engine: win probability by which the best move beats the second, 0 to 1."""
+    """With an engine: win probability by which the best move beats the second and what the solver
+    had before, 0 to 1."""
     winning: float = 0.7
     """With an engine: win probability that the best move has at least, 0 to 1."""
     max_solver_moves: int = 5
