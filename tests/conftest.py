@@ -48,6 +48,7 @@ TINY = (
     "data.validation=0.1",
     "data.workers=1",
     "trainer.precision=32-true",
+    "trainer.compile=off",
 )
 
 

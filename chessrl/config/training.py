@@ -62,6 +62,18 @@ class OptimConfig:
         )
 
 
+def _require_rows(stage: str, batch: int, context: int, microbatch: int) -> None:
+    require(
+        batch >= context and batch % context == 0,
+        f"{stage}.batch_tokens={batch} is no multiple of {stage}.context={context}: a step is made "
+        "of whole rows",
+    )
+    require(
+        microbatch >= context,
+        f"{stage}.microbatch_tokens={microbatch} holds no row of {stage}.context={context}",
+    )
+
+
 @dataclass(kw_only=True)
 class PretrainConfig:
     """Next-token prediction on games."""
@@ -69,10 +81,12 @@ class PretrainConfig:
     tokens: float
     """Tokens read in all, T of the scaling laws, prompts included."""
     batch_tokens: int
-    """Tokens in one step, whatever the number of devices."""
+    """Places in one step, whatever the number of devices: a multiple of `context`."""
     context: int
-    """Longest document, in tokens; longer ones are cut."""
+    """Places in a row of packed documents; longer ones are cut to so many tokens."""
     optim: OptimConfig
+    microbatch_tokens: int = operational(32768)
+    """Places in one backward pass of a device; changes memory, never the update."""
     checkpoint_every: int = operational(500)
     """Steps between checkpoints."""
     log_every: int = operational(20)
@@ -83,10 +97,7 @@ class PretrainConfig:
             0 < self.tokens < math.inf, f"pretrain.tokens={self.tokens} must be positive and finite"
         )
         require(self.context > 1, f"pretrain.context={self.context} must exceed 1")
-        require(
-            self.batch_tokens >= self.context,
-            f"pretrain.batch_tokens={self.batch_tokens} holds no document of {self.context} tokens",
-        )
+        _require_rows("pretrain", self.batch_tokens, self.context, self.microbatch_tokens)
         require(min(self.checkpoint_every, self.log_every) > 0, "pretrain: intervals must be > 0")
 
 
@@ -141,19 +152,19 @@ class SftConfig:
 
     epochs: float
     batch_tokens: int
-    """Tokens in one step, whatever the number of devices."""
+    """Places in one step, whatever the number of devices: a multiple of `context`."""
     context: int
-    """Longest document, in tokens; longer ones are left out and counted."""
+    """Places in a row of packed documents; longer ones are left out and counted."""
     optim: OptimConfig
+    microbatch_tokens: int = operational(32768)
+    """Places in one backward pass of a device; changes memory, never the update."""
     checkpoint_every: int = operational(200)
     log_every: int = operational(10)
 
     def __post_init__(self) -> None:
         require(0 < self.epochs < math.inf, f"sft.epochs={self.epochs} must be positive and finite")
-        require(
-            self.batch_tokens >= self.context > 1,
-            f"sft.batch_tokens={self.batch_tokens} holds no document of {self.context} tokens",
-        )
+        require(self.context > 1, f"sft.context={self.context} must exceed 1")
+        _require_rows("sft", self.batch_tokens, self.context, self.microbatch_tokens)
         require(min(self.checkpoint_every, self.log_every) > 0, "sft: intervals must be > 0")
 
 
@@ -236,6 +247,8 @@ class TrainerConfig:
     """Of pretraining and SFT: 32-true, bf16-mixed, or auto: bf16 where the hardware has it."""
     rl_precision: str
     """Of RL, its sampling included: 32-true or bf16-mixed."""
+    compile: str = operational("auto")
+    """Compile the blocks in pretraining and SFT: on, off, or auto: where it gains time."""
 
     def __post_init__(self) -> None:
         require(
@@ -249,6 +262,10 @@ class TrainerConfig:
         require(
             self.rl_precision in ("32-true", "bf16-mixed"),
             f"trainer.rl_precision={self.rl_precision}: 32-true or bf16-mixed",
+        )
+        require(
+            self.compile in ("auto", "on", "off"),
+            f"trainer.compile={self.compile}: auto, on or off",
         )
         require(
             self.devices == 1,

@@ -39,27 +39,44 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return x * cos.to(x.dtype) + torch.cat([-right, left], dim=-1) * sin.to(x.dtype)
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
-    """Attention of (B, H, S, E) queries over (B, G, T, E) keys and values, H a multiple of G.
+QUERY_CHUNK = 128
+"""Queries that look at their keys together, where attention is made of plain products."""
 
-    `bias`, (B, 1, S, T), is added to the scores; None stands for the causal mask. On a CPU plain
-    products are several times faster than the library's kernel, whose backward pass is slow there.
+
+def attend(q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None) -> Tensor:
+    """Causal attention of (B, H, S, E) queries, the last of (B, G, T, E) keys and values.
+
+    H is a multiple of G. `visible`, (B, 1, S, T), is True where a query may look; None stands for
+    the causal mask of S = T. On a CPU plain products, by chunks of queries that leave out the keys
+    after them, are several times faster than the library's kernel, whose backward pass is slow.
     """
     if q.device.type != "cpu":
         return F.scaled_dot_product_attention(
-            q, k, v, attn_mask=bias, is_causal=bias is None, enable_gqa=True
+            q, k, v, attn_mask=visible, is_causal=visible is None, enable_gqa=True
         )
-    if bias is None:
-        bias = causal_bias(q.shape[2], q.dtype)
+    queries, keys = q.shape[2], k.shape[2]
+    if visible is None:
+        visible = torch.ones(queries, keys, dtype=torch.bool).tril()
     shared = q.shape[1] // k.shape[1]
-    rows = q.unflatten(1, (-1, shared)).flatten(2, 3) * q.shape[-1] ** -0.5
-    scores = (rows @ k.transpose(-1, -2)).unflatten(2, (shared, -1)) + bias.unsqueeze(-3)
-    return (scores.softmax(-1).flatten(2, 3) @ v).view(q.shape)
+    rows = q.unflatten(1, (-1, shared)) * q.shape[-1] ** -0.5
+    parts = []
+    for first in range(0, queries, QUERY_CHUNK):
+        last = min(first + QUERY_CHUNK, queries)
+        seen = keys - queries + last
+        scores = rows[:, :, :, first:last].flatten(2, 3) @ k[:, :, :seen].transpose(-1, -2)
+        hidden = ~visible[..., None, first:last, :seen]
+        scores = scores.unflatten(2, (shared, -1)).masked_fill(hidden, float("-inf"))
+        part = scores.softmax(-1).flatten(2, 3) @ v[:, :, :seen]
+        parts.append(part.unflatten(2, (shared, -1)))
+    return torch.cat(parts, dim=3).view(q.shape)
 
 
-def causal_bias(length: int, dtype: torch.dtype) -> Tensor:
-    """(T, T): 0 where a row's column is not later than the row, minus infinity elsewhere."""
-    return torch.full((length, length), float("-inf"), dtype=dtype).triu(1)
+def places_within(documents: Tensor) -> Tensor:
+    """Position of each token in its document, for the numbers of the documents (B, T) in rows."""
+    columns = torch.arange(documents.shape[1], device=documents.device).expand(documents.shape)
+    begins = torch.ones_like(documents, dtype=torch.bool)
+    begins[:, 1:] = documents[:, 1:] != documents[:, :-1]
+    return columns - torch.where(begins, columns, 0).cummax(dim=1).values
 
 
 class KVCache:
@@ -106,7 +123,7 @@ class Attention(nn.Module):
         self.k_norm = RMSNorm(config.head_dim, config.norm_eps)
 
     def forward(
-        self, x: Tensor, cos: Tensor, sin: Tensor, cache: KVCache | None, bias: Tensor | None
+        self, x: Tensor, cos: Tensor, sin: Tensor, cache: KVCache | None, visible: Tensor | None
     ) -> Tensor:
         split = (*x.shape[:2], -1, self.head_dim)
         q = rotate(self.q_norm(self.q_proj(x).view(split)).transpose(1, 2), cos, sin)
@@ -117,7 +134,7 @@ class Attention(nn.Module):
             cache.keys[self.layer, :, :, cache.length : end] = k
             cache.values[self.layer, :, :, cache.length : end] = v
             k, v = cache.keys[self.layer, :, :, :end], cache.values[self.layer, :, :, :end]
-        return self.o_proj(attend(q, k, v, bias).transpose(1, 2).flatten(2))
+        return self.o_proj(attend(q, k, v, visible).transpose(1, 2).flatten(2))
 
 
 class Block(nn.Module):
@@ -140,10 +157,10 @@ class Block(nn.Module):
         cos: Tensor,
         sin: Tensor,
         cache: KVCache | None,
-        bias: Tensor | None,
+        visible: Tensor | None,
         routes: list[Tensor] | None,
     ) -> Tensor:
-        x = x + self.attention(self.input_norm(x), cos, sin, cache, bias)
+        x = x + self.attention(self.input_norm(x), cos, sin, cache, visible)
         h = self.ffn_norm(x)
         if self.experts is not None:
             return x + self.experts(h, routes)
@@ -177,39 +194,56 @@ class Transformer(nn.Module):
                 nn.init.normal_(projection.weight, std=spread)
 
     def forward(
-        self, tokens: Tensor, cache: KVCache | None = None, routes: list[Tensor] | None = None
+        self,
+        tokens: Tensor,
+        cache: KVCache | None = None,
+        routes: list[Tensor] | None = None,
+        documents: Tensor | None = None,
     ) -> Tensor:
         """Logits of the next token at each place.
 
         Without a cache, rows start at column 0 and padding on the right changes nothing before it.
-        With one, `tokens` continue its rows and are added to it. To `routes`, where it is given,
-        each block with experts adds the logits of its router (B x T, experts).
+        With one, `tokens` continue its rows and are added to it.
+
+        Args:
+            routes: takes up the router's logits of each block with experts (B x T, experts).
+            documents: (B, T) numbers of the documents that share a row, where several do: a token
+                sees those of its own document only, and counts its places from the first of it.
         """
-        return self.head(self.features(tokens, cache, routes))
+        return self.head(self.features(tokens, cache, routes, documents))
 
     def last_logits(self, tokens: Tensor, cache: KVCache) -> Tensor:
         """Logits (B, V) after the last token only."""
         return self.head(self.features(tokens, cache)[:, -1])
 
     def features(
-        self, tokens: Tensor, cache: KVCache | None = None, routes: list[Tensor] | None = None
+        self,
+        tokens: Tensor,
+        cache: KVCache | None = None,
+        routes: list[Tensor] | None = None,
+        documents: Tensor | None = None,
     ) -> Tensor:
         """The normalised last hidden states (B, T, D), which the head reads."""
         x = self.embedding(tokens)
         columns = torch.arange(tokens.shape[1], device=tokens.device)
-        bias = None
+        visible = None
+        if documents is not None:
+            visible = (documents[:, :, None] == documents[:, None, :]) & (
+                columns[:, None] >= columns
+            )
+            visible = visible[:, None]
+            columns = places_within(documents)[:, None]
         if cache is not None:
             cache.reserve(cache.length + tokens.shape[1])
             columns = columns + cache.length
             seen = torch.arange(cache.length + tokens.shape[1], device=tokens.device)
-            hidden = (seen > columns[:, None]) | (seen < cache.start[:, None, None])
-            hidden &= seen != columns[:, None]  # padding sees itself, or its softmax were NaN
-            bias = torch.zeros(hidden.shape, dtype=x.dtype, device=x.device)
-            bias = bias.masked_fill_(hidden, float("-inf"))[:, None]
+            visible = (seen <= columns[:, None]) & (seen >= cache.start[:, None, None])
+            visible |= seen == columns[:, None]  # padding sees itself, or its softmax were NaN
+            visible = visible[:, None]
             columns = (columns - cache.start[:, None]).clamp(min=0)[:, None]
         cos, sin = rotary_angles(columns, self.config.head_dim, self.config.rope_base)
         for block in self.blocks:
-            x = block(x, cos, sin, cache, bias, routes)
+            x = block(x, cos, sin, cache, visible, routes)
         if cache is not None:
             cache.length += tokens.shape[1]
         return self.final_norm(x)

@@ -3,7 +3,7 @@
 A split is a folder of shards: `00000.tokens.npy` (ids), `00000.targets.npy` (True where a token is
 to be predicted), `00000.offsets.npy` (where each document starts, and the end) and, for documents
 of games, `00000.games.npy` (rows of `records.GAME`). They are mapped into memory, not read. The
-batches of a run are a function of its seed alone, so that it resumes exactly.
+batches of a run are a function of its seed and the step, so that it resumes exactly.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,16 +12,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from chessrl.artifacts import atomic_path
 from chessrl.config import InputError
+from chessrl.stages.packing import Rows, pack
 
 SHARD_TOKENS = 1 << 26
-POOL_BATCHES = 32
-"""Documents of so many batches are sorted by length together, to pad little."""
-WIDTH_STEP = 16
-"""Rows are padded to a multiple of this many columns."""
 
 
 class DatasetWriter:
@@ -130,58 +128,59 @@ class Dataset:
 
 @dataclass
 class Batch:
-    """Rows of documents, one each, padded on the right."""
+    """Rows of documents, padded on the right. A document of n tokens takes n - 1 places."""
 
     inputs: Tensor
     """(B, T) tokens read."""
     targets: Tensor
-    """(B, T) tokens to predict, each one later than in `inputs`."""
+    """(B, T) tokens to predict, each the one after that in `inputs`."""
     mask: Tensor
     """(B, T) True where the target counts."""
+    documents: Tensor
+    """(B, T) the document in the row, from 1; 0 is padding."""
     tokens: int
-    """Tokens read, padding left out."""
+    """Tokens of the documents."""
+    counted: int
+    """Targets that count; of a part, those of the whole batch."""
+
+    def part(self, number: int, parts: int) -> "Batch":
+        """Every so many-th row from row `number`, and empty rows up to the size of all parts."""
+        missing = -(-len(self.inputs) // parts) - len(self.inputs[number::parts])
+        rows = (self.inputs, self.targets, self.mask, self.documents)
+        cut = (F.pad(each[number::parts], (0, 0, 0, missing)) for each in rows)
+        return Batch(*cut, self.tokens, self.counted)
 
 
-def collate(documents: Sequence[tuple[np.ndarray, np.ndarray]], context: int, pad: int) -> Batch:
-    """Rows from documents; those longer than `context` are cut."""
-    longest = min(max(len(ids) for ids, _ in documents), context)
-    width = -(-(longest - 1) // WIDTH_STEP) * WIDTH_STEP + 1
-    rows = np.full((len(documents), width), pad, np.int64)
-    mask = np.zeros((len(documents), width), bool)
-    tokens = 0
-    for row, (ids, targets) in enumerate(documents):
-        length = min(len(ids), context)
-        rows[row, :length] = ids[:length]
-        mask[row, :length] = targets[:length]
-        tokens += length
-    ids = torch.from_numpy(rows)
-    return Batch(ids[:, :-1], ids[:, 1:], torch.from_numpy(mask[:, 1:]), tokens)
-
-
-def plan_epoch(lengths: np.ndarray, batch_tokens: int, seed: int, epoch: int) -> list[np.ndarray]:
-    """Batches of one pass over all documents, each once: arrays of document numbers.
+def collate(
+    rows: Sequence[Sequence[tuple[np.ndarray, np.ndarray]]], width: int, context: int, pad: int
+) -> Batch:
+    """Rows from the documents in each.
 
     Args:
-        lengths: tokens of each document, at most `batch_tokens`.
-        batch_tokens: no batch holds more, padding included (up to the rounding of its width).
+        width: places of a row.
+        context: documents longer than this are cut.
     """
-    rng = np.random.default_rng((seed, epoch))
-    order = rng.permutation(len(lengths))
-    pool = max(int(POOL_BATCHES * batch_tokens / lengths.mean()), 1)
-    batches: list[np.ndarray] = []
-    for start in range(0, len(order), pool):
-        part = order[start : start + pool]
-        part = part[np.argsort(lengths[part], kind="stable")]
+    shape = (len(rows), width)
+    inputs, targets = np.full(shape, pad, np.int64), np.full(shape, pad, np.int64)
+    mask, numbers = np.zeros(shape, bool), np.zeros(shape, np.int64)
+    tokens = 0
+    for row, documents in enumerate(rows):
         first = 0
-        for i in range(1, len(part) + 1):
-            if i == len(part) or (i + 1 - first) * lengths[part[i]] > batch_tokens:
-                batches.append(part[first:i])
-                first = i
-    return [batches[i] for i in rng.permutation(len(batches))]
+        for number, (ids, flags) in enumerate(documents, start=1):
+            length = min(len(ids), context)
+            last = first + length - 1
+            inputs[row, first:last] = ids[: length - 1]
+            targets[row, first:last] = ids[1:length]
+            mask[row, first:last] = flags[1:length]
+            numbers[row, first:last] = number
+            tokens += length
+            first = last
+    parts = (torch.from_numpy(array) for array in (inputs, targets, mask, numbers))
+    return Batch(*parts, tokens, int(mask.sum()))
 
 
 class Schedule:
-    """The batches of a whole run, step by step."""
+    """The batches of a whole run, step by step: as many full rows in each."""
 
     def __init__(
         self,
@@ -197,45 +196,75 @@ class Schedule:
     ) -> None:
         """Plans until `tokens` tokens are read, or `epochs` passes are made.
 
-        Documents longer than `context` are cut, or left out where they must be `whole`.
+        A longer run begins with the batches of a shorter one.
+
+        Args:
+            batch_tokens: places in a batch, a multiple of `context`, which is the width of a row.
+            context: documents longer than this are cut, or left out where they must be `whole`.
 
         Raises:
-            InputError: every document is too long.
+            InputError: there is no document of at least two tokens, or every one is too long.
         """
         self.dataset, self.context, self.pad = dataset, context, pad
-        used = np.arange(len(dataset))
+        self.rows = batch_tokens // context
+        kept = dataset.lengths > 1
         if whole:
-            used = np.flatnonzero(dataset.lengths <= context)
+            kept &= dataset.lengths <= context
+        used = np.flatnonzero(kept)
         if not len(used):
             raise InputError(f"all {len(dataset)} documents are longer than context={context}")
         self.left_out = len(dataset) - len(used)
         lengths = np.minimum(dataset.lengths[used], context)
         goal = tokens if tokens is not None else epochs * float(lengths.sum())
-        self.steps: list[np.ndarray] = []
-        self.cumulative: list[int] = []
-        read = epoch = 0
-        while read < goal:
-            for batch in plan_epoch(lengths, batch_tokens, seed, epoch):
-                read += int(lengths[batch].sum())
-                self.steps.append(used[batch])
-                self.cumulative.append(read)
-                if read >= goal:
-                    break
-            epoch += 1
-        self.tokens, self.epochs = read, read / float(lengths.sum())
+        self._passes: list[Rows] = []
+        self.cumulative = np.empty(0, np.int64)
+        """Tokens read after each step."""
+        by_row = np.empty(0, np.int64)
+        while not len(self.cumulative) or self.cumulative[-1] < goal:
+            rows = pack(lengths - 1, context, np.random.default_rng((seed, len(self._passes))))
+            self._passes.append(Rows(used[rows.members], rows.offsets))
+            by_row = np.concatenate([by_row, rows.sums(lengths)])
+            self.cumulative = np.cumsum(by_row)[self.rows - 1 :: self.rows]
+        steps = int(np.searchsorted(self.cumulative, goal)) + 1
+        self.cumulative = self.cumulative[:steps]
+        self.tokens = int(self.cumulative[-1])
+        self.epochs = self.tokens / float(lengths.sum())
+        self._ends = np.cumsum([len(rows) for rows in self._passes])
 
     def __len__(self) -> int:
-        return len(self.steps)
+        return len(self.cumulative)
+
+    @property
+    def documents(self) -> int:
+        """Documents read in all steps, each as often as it is."""
+        return sum(len(row) for step in range(len(self)) for row in self.of(step))
+
+    @property
+    def padding(self) -> float:
+        """Share of the places that hold no token to read."""
+        places = len(self) * self.rows * self.context
+        return 1 - (self.tokens - self.documents) / places
+
+    def of(self, step: int) -> list[np.ndarray]:
+        """Numbers of the documents in each row of a step from 0."""
+        rows = []
+        for row in range(step * self.rows, (step + 1) * self.rows):
+            number = int(np.searchsorted(self._ends, row, side="right"))
+            rows.append(
+                self._passes[number][row - (self._ends[number] - len(self._passes[number]))]
+            )
+        return rows
 
     def batch(self, step: int) -> Batch:
         """The batch of a step from 0."""
-        documents = [self.dataset[i] for i in self.steps[step]]
-        return collate(documents, self.context, self.pad)
+        rows = [[self.dataset[i] for i in row] for row in self.of(step)]
+        return collate(rows, self.context, self.context, self.pad)
 
 
 def in_order(dataset: Dataset, batch_tokens: int, context: int, pad: int) -> Iterator[Batch]:
-    """All documents once, in their order."""
+    """All documents once, in their order, one a row."""
     rows = max(batch_tokens // context, 1)
     for start in range(0, len(dataset), rows):
-        stop = min(start + rows, len(dataset))
-        yield collate([dataset[i] for i in range(start, stop)], context, pad)
+        documents = [dataset[i] for i in range(start, min(start + rows, len(dataset)))]
+        width = min(max(len(ids) for ids, _ in documents), context) - 1
+        yield collate([[document] for document in documents], width, context, pad)

@@ -24,21 +24,33 @@ class LanguageModel(L.LightningModule):
         super().__init__()
         self.model, self.schedule, self.optim = model, schedule, optim
         self.label = label
+        self._begin()
 
-    def training_step(self, batch: Batch, _: int) -> Tensor:
-        """Mean loss in nats per target, and with experts what evens out their use."""
+    def _begin(self) -> None:
+        """Forget the parts of the last step."""
+        self._losses: list[Tensor] = []
+        self._balances: list[Tensor] = []
+        self._counts: list[Tensor] = []
+
+    def training_step(self, part: Batch, _: int) -> Tensor:
+        """Loss of a part of the step in nats per target of the whole step.
+
+        The parts' sum is the step's mean loss, however it is cut; Lightning divides by their
+        number. With experts, what evens out their use is added as a mean over the parts.
+        """
+        parts = self.trainer.accumulate_grad_batches
         routes: list[Tensor] = []
-        logits = self.model(batch.inputs, routes=routes)
-        loss = masked_nll(logits, batch.targets, batch.mask) / batch.mask.sum()
+        logits = self.model(part.inputs, routes=routes, documents=part.documents)
+        loss = masked_nll(logits, part.targets, part.mask) / part.counted
         check_finite(loss, "loss", self.label, self.global_step)
-        self._loss, self._routing = loss.detach(), {}
+        self._losses.append(loss.detach())
+        loss = loss * parts
         if routes:
-            config = self.model.config
-            read = batch.inputs != self.schedule.pad
+            config, read = self.model.config, part.documents > 0
             balance = balance_loss(routes, config.experts_per_token, read)
             with torch.no_grad():
-                counts = counts_of(routes, config.experts_per_token, read)
-            self._routing = {"router_balance": balance.detach(), **use_of_experts(counts)}
+                self._counts.append(counts_of(routes, config.experts_per_token, read))
+            self._balances.append(balance.detach())
             loss = loss + config.router_aux * balance
         return loss
 
@@ -46,15 +58,17 @@ class LanguageModel(L.LightningModule):
         """Clip, and log. Lightning itself refuses to clip for a fused optimiser."""
         norm = clip_grad_norm_(self.model.parameters(), self.optim.clip)
         check_finite(norm, "gradient", self.label, self.global_step)
-        self.log_dict(
-            {
-                "loss": self._loss,
-                "tokens": float(self.schedule.cumulative[self.global_step]),
-                "lr": optimizer.param_groups[0]["lr"],
-                "gradient_norm": norm,
-                **self._routing,
-            }
-        )
+        measures = {
+            "loss": torch.stack(self._losses).sum(),
+            "tokens": float(self.schedule.cumulative[self.global_step]),
+            "lr": optimizer.param_groups[0]["lr"],
+            "gradient_norm": norm,
+        }
+        if self._counts:
+            measures["router_balance"] = torch.stack(self._balances).mean()
+            measures |= use_of_experts(torch.stack(self._counts).sum(0))
+        self.log_dict(measures)
+        self._begin()
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """Optimiser and schedule of the config, one advance per step."""

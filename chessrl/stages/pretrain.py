@@ -4,12 +4,13 @@ from chessrl import compute
 from chessrl.artifacts import Result, RunFolder
 from chessrl.board import tokens
 from chessrl.config import OptimConfig, Run
+from chessrl.policy.machine import compile_blocks
 from chessrl.policy.transformer import Transformer
 from chessrl.policy.weights import new_model, save_model
 from chessrl.stages.batches import Dataset, Schedule
 from chessrl.stages.language import LanguageModel
 from chessrl.stages.runs import folder, inherited, parent, working
-from chessrl.stages.training import fit
+from chessrl.stages.training import fit, worth_compiling
 
 VOCABULARY_SIZE = len(tokens.TOKENS)
 
@@ -32,6 +33,7 @@ def pretrain(run: Run) -> Result:
     with working(run, out, "pretrain"):
         return train_on_documents(
             run, "pretrain", out, model, schedule, config.optim,
+            microbatch_tokens=config.microbatch_tokens,
             checkpoint_every=config.checkpoint_every, log_every=config.log_every,
         )  # fmt: skip
 
@@ -44,11 +46,16 @@ def train_on_documents(
     schedule: Schedule,
     optim: OptimConfig,
     *,
+    microbatch_tokens: int,
     checkpoint_every: int,
     log_every: int,
 ) -> Result:
     """Train, save the weights and write the result: the common part of pretraining and SFT."""
     save_model(out.checkpoints / "start.safetensors", model, tokens.VOCABULARY_HASH)
+    active = compute.active_parameters(model.config, VOCABULARY_SIZE)
+    flops = compute.training_flops(active, schedule.tokens)
+    if worth_compiling(run.trainer, flops):
+        compile_blocks(model)
     module = LanguageModel(model, schedule, optim, stage)
     seconds = fit(
         module,
@@ -61,15 +68,15 @@ def train_on_documents(
         checkpoint_every=checkpoint_every,
         log_every=log_every,
         shown=("loss",),
+        parts=-(-schedule.rows // max(microbatch_tokens // schedule.context, 1)),
     )
     save_model(out.checkpoints / "model.safetensors", model, tokens.VOCABULARY_HASH)
     result = inherited(run, stage)
     result.model = model.config.name
     result.n_params = compute.parameters(model.config, VOCABULARY_SIZE)
     result.tokens[stage] = float(schedule.tokens)
-    active = compute.active_parameters(model.config, VOCABULARY_SIZE)
-    result.flops[stage] = compute.training_flops(active, schedule.tokens)
-    mean_length = schedule.tokens / sum(map(len, schedule.steps))
+    result.flops[stage] = flops
+    mean_length = schedule.tokens / schedule.documents
     forward = compute.exact_forward_flops(
         model.config, VOCABULARY_SIZE, schedule.tokens, mean_length
     )
@@ -77,6 +84,7 @@ def train_on_documents(
     result.measures = {
         "steps": float(len(schedule)),
         "epochs": schedule.epochs,
+        "padding": schedule.padding,
         "documents_left_out": float(schedule.left_out),
     }
     if model.config.experts:

@@ -19,6 +19,7 @@ from lightning.pytorch.loggers import Logger
 
 from chessrl.artifacts import RunFolder, atomic_path, write_text
 from chessrl.config import InputError, Run, TrainerConfig
+from chessrl.policy.machine import COMPILE_FROM, can_compile, keep_memory
 from chessrl.progress import Meter, say
 
 
@@ -108,7 +109,7 @@ class Watch(L.Callback):
         self.meter = Meter(self.label, self.steps, done=trainer.global_step).__enter__()
 
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
-        """One step is done."""
+        """One step is done, or a part of it."""
         now = time.monotonic()
         self.seconds += now - self._clock
         self._clock = now
@@ -138,14 +139,19 @@ class Watch(L.Callback):
 
 
 class Steps(Iterable):
-    """Batches of a run from the step at which the trainer stands: `batch_of(step)` is pure."""
+    """Batches of a run from the step at which the trainer stands: `batch_of(step)` is pure.
+
+    Where gradients are accumulated, each batch comes in that many parts.
+    """
 
     def __init__(self, batch_of: Callable[[int], Any], steps: int, trainer: L.Trainer) -> None:
         self.batch_of, self.steps, self.trainer = batch_of, steps, trainer
 
     def __iter__(self) -> Iterator[Any]:
+        parts = self.trainer.accumulate_grad_batches
         for step in range(self.trainer.global_step, self.steps):
-            yield self.batch_of(step)
+            batch = self.batch_of(step)
+            yield from [batch] if parts == 1 else (batch.part(i, parts) for i in range(parts))
 
 
 def fit(
@@ -160,16 +166,19 @@ def fit(
     checkpoint_every: int,
     log_every: int,
     shown: Iterable[str],
+    parts: int = 1,
 ) -> float:
     """Train a module to `steps`, going on from its last readable checkpoint if there is one.
 
     Args:
         batch_of: batch of a step from 0, the same whenever it is asked for.
         shown: logged names to show with the progress.
+        parts: parts of a batch whose gradients are added up, one after the other.
 
     Returns:
         Seconds spent in training, earlier parts included.
     """
+    keep_memory()
     table = MetricsTable(folder.metrics)
     watch = Watch(label, steps, table, shown)
     keep = ModelCheckpoint(
@@ -188,6 +197,7 @@ def fit(
             devices=config.devices,
             precision=precision,
             max_steps=steps,
+            accumulate_grad_batches=parts,
             logger=table,
             log_every_n_steps=log_every,
             callbacks=[watch, keep],
@@ -228,6 +238,16 @@ def on_this_machine(run: Run) -> Run:
 
 def _cpu_has_bf16() -> bool:
     return any(has for name, has in torch.cpu.get_capabilities().items() if name.endswith("bf16"))
+
+
+def worth_compiling(config: TrainerConfig, flops: float) -> bool:
+    """Whether a stage of so many FLOPs is to be compiled; asked for in vain, it says so."""
+    if config.compile == "off" or (config.compile == "auto" and flops < COMPILE_FROM):
+        return False
+    if can_compile(config.accelerator):
+        return True
+    say("no working compiler is here: training goes on without, at about half the speed")
+    return False
 
 
 def device_of(config: TrainerConfig) -> torch.device:

@@ -11,12 +11,14 @@ from torch import Tensor
 
 from chessrl import compute
 from chessrl.config import ModelConfig
+from chessrl.policy import transformer
 from chessrl.policy.sampling import pad_left
 from chessrl.policy.transformer import (
     KVCache,
     RMSNorm,
     Transformer,
     attend,
+    places_within,
     rotary_angles,
     rotate,
 )
@@ -128,8 +130,10 @@ def test_rotation_makes_scores_depend_on_distance_alone():
 
 
 @pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (4, 2), (6, 1)])
-@pytest.mark.parametrize("given", ["causal", "bias"])
-def test_attention_is_that_of_the_library(heads, kv_heads, given):
+@pytest.mark.parametrize("given", ["causal", "visible"])
+@pytest.mark.parametrize("chunk", [2, 3, 128])
+def test_attention_is_that_of_the_library(heads, kv_heads, given, chunk, monkeypatch):
+    monkeypatch.setattr(transformer, "QUERY_CHUNK", chunk)
     generator = torch.Generator().manual_seed(0)
     rows, columns = (7, 7) if given == "causal" else (3, 7)
     q = torch.randn(2, heads, rows, 8, generator=generator, requires_grad=True)
@@ -137,14 +141,14 @@ def test_attention_is_that_of_the_library(heads, kv_heads, given):
         torch.randn(2, kv_heads, columns, 8, generator=generator, requires_grad=True)
         for _ in range(2)
     )
-    bias = None
-    if given == "bias":
-        hidden = torch.rand(2, 1, rows, columns, generator=generator) < 0.4
-        hidden[..., 0] = False  # or a row sees nothing
-        bias = torch.zeros(hidden.shape).masked_fill(hidden, float("-inf"))
-    out = attend(q, k, v, bias)
+    visible = None
+    if given == "visible":
+        visible = torch.rand(2, 1, rows, columns, generator=generator) < 0.6
+        visible[..., 0] = True  # or a row sees nothing
+        visible &= torch.arange(columns) <= torch.arange(rows)[:, None] + columns - rows
+    out = attend(q, k, v, visible)
     expected = F.scaled_dot_product_attention(
-        q, k, v, attn_mask=bias, is_causal=bias is None, enable_gqa=True
+        q, k, v, attn_mask=visible, is_causal=visible is None, enable_gqa=True
     )
     torch.testing.assert_close(out, expected)
     weight = torch.randn(out.shape, generator=generator)
@@ -163,6 +167,37 @@ def test_the_future_does_not_reach_the_past(model):
         after = model(changed)
         assert torch.equal(after[:, :place], before[:, :place])
         assert (after[:, place:] - before[:, place:]).abs().amax(-1).min() > 1e-3
+
+
+PACKED = [[5, 1, 2, 2, 7], [3, 11], [8, 4, 4]]
+
+
+@pytest.mark.parametrize("chunk", [2, 128])
+def test_documents_in_one_row_are_read_as_each_alone(model, chunk, monkeypatch):
+    monkeypatch.setattr(transformer, "QUERY_CHUNK", chunk)
+    ids = [token for document in PACKED for token in document] + [0, 0]
+    numbers = [n for n, document in enumerate(PACKED, 1) for _ in document] + [0, 0]
+    rows, documents = torch.tensor([ids, ids[:5] + [0] * 7]), torch.tensor([numbers, [1] * 12])
+    logits = model(rows, documents=documents)
+    assert logits.isfinite().all()
+    first = 0
+    losses = []
+    for document in PACKED:
+        last = first + len(document)
+        alone = model(torch.tensor([document]))
+        torch.testing.assert_close(logits[0, first:last], alone[0], atol=2e-6, rtol=1e-5)
+        losses.append(F.cross_entropy(alone[0, :-1], torch.tensor(document[1:])))
+        ours = F.cross_entropy(logits[0, first : last - 1], rows[0, first + 1 : last])
+        assert ours.item() == pytest.approx(losses[-1].item(), abs=1e-5)
+        first = last
+    # and no gradient passes from one to another
+    packed = torch.autograd.grad(logits[0, 5].sum(), model.embedding.weight, retain_graph=True)[0]
+    assert packed[3].abs().sum() > 0 and packed[[5, 1, 2, 7, 8, 4]].abs().sum() == 0
+
+
+def test_places_by_hand():
+    documents = torch.tensor([[1, 1, 1, 2, 3, 3, 0, 0], [1, 1, 1, 1, 1, 1, 1, 1]])
+    assert places_within(documents).tolist() == [[0, 1, 2, 0, 0, 1, 0, 1], list(range(8))]
 
 
 def test_padding_on_the_right_changes_nothing(model):

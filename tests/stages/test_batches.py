@@ -1,4 +1,4 @@
-"""Batches: every document once, nothing too large, targets one place later than inputs."""
+"""Batches: every document once, all of one shape, targets one place later than inputs."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,6 @@ from chessrl.stages.batches import (
     Schedule,
     collate,
     in_order,
-    plan_epoch,
 )
 
 PAD = 99
@@ -139,70 +138,37 @@ def test_a_folder_without_documents_is_refused(tmp_path):
 
 def test_collation_by_hand():
     # prompt 5 6 7, answer 8 9: exactly the places that predict 8 and 9 count
-    batch = collate(
-        [(np.array([5, 6, 7, 8, 9]), np.array([0, 0, 0, 1, 1], bool)),
-         (np.array([1, 2]), np.array([0, 1], bool))],
-        context=100, pad=PAD,
-    )  # fmt: skip
-    assert batch.inputs.shape == batch.targets.shape == batch.mask.shape == (2, 16)
-    assert batch.inputs[0].tolist() == [5, 6, 7, 8, 9] + [PAD] * 11
-    assert batch.targets[0].tolist() == [6, 7, 8, 9] + [PAD] * 12
-    assert batch.mask[0].tolist() == [False, False, True, True] + [False] * 12
-    assert batch.targets[0][batch.mask[0]].tolist() == [8, 9]
-    assert batch.inputs[1].tolist() == [1, 2] + [PAD] * 14
-    assert batch.targets[1][batch.mask[1]].tolist() == [2]
-    assert batch.inputs[1][batch.mask[1]].tolist() == [1]
-    assert batch.tokens == 7
-
-
-@pytest.mark.parametrize(("length", "width"), [(2, 16), (17, 16), (18, 32), (33, 32), (34, 48)])
-def test_rows_are_padded_to_a_multiple_of_16_columns(length, width):
-    batch = collate([(np.arange(length), np.ones(length, bool))], context=1000, pad=PAD)
-    assert batch.inputs.shape == (1, width)  # of length - 1 pairs
-    assert batch.mask.sum() == length - 1
+    first = np.array([5, 6, 7, 8, 9]), np.array([0, 0, 0, 1, 1], bool)
+    second = np.array([1, 2, 3]), np.array([0, 1, 0], bool)
+    batch = collate([[first, second], [second]], width=8, context=9, pad=PAD)
+    assert batch.inputs.tolist() == [[5, 6, 7, 8, 1, 2, PAD, PAD], [1, 2] + [PAD] * 6]
+    assert batch.targets.tolist() == [[6, 7, 8, 9, 2, 3, PAD, PAD], [2, 3] + [PAD] * 6]
+    no, yes = False, True
+    assert batch.mask.tolist() == [
+        [no, no, yes, yes, yes, no, no, no],
+        [yes, no, no, no, no, no, no, no],
+    ]
+    assert batch.documents.tolist() == [[1, 1, 1, 1, 2, 2, 0, 0], [1, 1, 0, 0, 0, 0, 0, 0]]
+    assert (batch.tokens, batch.counted) == (11, 4)
 
 
 def test_a_document_longer_than_the_context_is_cut():
-    batch = collate([(np.arange(40), np.ones(40, bool))], context=10, pad=PAD)
-    assert batch.inputs[0, :10].tolist() == list(range(10))
+    batch = collate([[(np.arange(40), np.ones(40, bool))]], width=10, context=10, pad=PAD)
+    assert batch.inputs[0].tolist() == [*range(9), PAD]
     assert batch.targets[0][batch.mask[0]].tolist() == list(range(1, 10))
     assert batch.tokens == 10
 
 
-def test_the_plan_holds_each_document_once_and_keeps_the_bound():
-    rng = np.random.default_rng(0)
-    lengths = rng.integers(2, 200, size=3000)
-    plan = plan_epoch(lengths, 800, seed=3, epoch=0)
-    assert sorted(np.concatenate(plan).tolist()) == list(range(3000))
-    assert max(len(rows) * lengths[rows].max() for rows in plan) <= 800
-    # and pads little: batches are at least 80% full of tokens, on average
-    assert lengths.sum() / (800 * len(plan)) > 0.8
-
-
-def test_a_document_that_fills_a_batch_stands_alone():
-    plan = plan_epoch(np.array([10, 10, 10]), 10, seed=0, epoch=0)
-    assert [len(rows) for rows in plan] == [1, 1, 1]
-
-
-def as_lists(plan) -> list[list[int]]:
-    return [rows.tolist() for rows in plan]
-
-
-def test_the_order_depends_on_seed_and_epoch():
-    lengths = np.random.default_rng(0).integers(2, 50, size=300)
-    plans = [as_lists(plan_epoch(lengths, 400, seed, epoch))
-             for seed, epoch in ((0, 0), (0, 0), (0, 1), (1, 0))]  # fmt: skip
-    assert plans[0] == plans[1]
-    assert plans[0] != plans[2] != plans[3] != plans[0]
-
-
-def test_batches_do_not_come_by_length():
-    lengths = np.random.default_rng(0).integers(2, 200, size=4000)
-    plan = plan_epoch(lengths, 800, seed=0, epoch=0)
-    widths = [lengths[rows].max() for rows in plan]
-    assert len(plan) > 400
-    # a batch tells nothing of the next: the bound is 5 / sqrt(400)
-    assert abs(np.corrcoef(widths[:-1], widths[1:])[0, 1]) < 0.25
+@pytest.mark.parametrize("parts", [1, 2, 3, 5, 7])
+def test_the_parts_of_a_batch_hold_each_row_once_and_are_alike(parts):
+    rows = [[(np.array([row, row]), np.ones(2, bool))] for row in range(5)]
+    batch = collate(rows, width=1, context=2, pad=PAD)
+    cut = [batch.part(number, parts) for number in range(parts)]
+    assert {part.inputs.shape for part in cut} == {(-(-5 // parts), 1)}
+    assert all((part.counted, part.tokens) == (5, 10) for part in cut)
+    read = [part.inputs[part.mask] for part in cut]
+    assert sorted(torch.cat(read).tolist()) == list(range(5))
+    assert all((part.documents > 0).equal(part.mask) for part in cut)
 
 
 @pytest.fixture
@@ -213,35 +179,55 @@ def dataset(tmp_path, monkeypatch) -> Dataset:
 
 
 def schedule(dataset: Dataset, **changes) -> Schedule:
-    settings = {"batch_tokens": 120, "context": 50, "seed": 0, "pad": PAD} | changes
+    settings = {"batch_tokens": 150, "context": 50, "seed": 0, "pad": PAD} | changes
     return Schedule(dataset, **settings)
 
 
-def test_a_pass_reads_every_document(dataset):
-    plan = schedule(dataset, epochs=1.0)
-    rows = [row for step in range(len(plan)) for row in plan.batch(step).inputs]
-    assert sorted(int(row[0]) for row in rows) == list(range(80))
-    total = int(dataset.lengths.sum())
-    assert (plan.tokens, plan.epochs, plan.cumulative[-1]) == (total, 1.0, total)
-    assert sum(plan.batch(step).tokens for step in range(len(plan))) == total
-    targets = sum(int(plan.batch(step).mask.sum()) for step in range(len(plan)))
-    assert targets == sum(sum(targets) for _, targets in content(dataset))
+def numbers(plan: Schedule, steps: range) -> list[int]:
+    """Documents of these steps, in order."""
+    return [int(number) for step in steps for row in plan.of(step) for number in row]
 
 
-def test_two_passes_differ_and_each_reads_every_document(dataset):
-    once = len(schedule(dataset, epochs=1.0))
+def readable(dataset: Dataset) -> set[int]:
+    """Documents with anything to predict: a lone token is none."""
+    return set(np.flatnonzero(dataset.lengths > 1).tolist())
+
+
+def test_each_pass_reads_every_document_once(dataset):
+    plan = schedule(dataset, epochs=3.0)
+    read = numbers(plan, range(len(plan)))
+    usable = readable(dataset)
+    assert len(usable) < len(dataset) or min(dataset.lengths) > 1
+    passes = [read[i * len(usable) : (i + 1) * len(usable)] for i in range(2)]
+    assert all(set(one) == usable for one in passes)
+    assert passes[0] != passes[1]
+    assert plan.documents == len(read)
+    assert 3.0 <= plan.epochs < 3.0 + plan.rows * 50 / dataset.lengths.sum()
+
+
+def test_all_batches_have_the_same_shape_and_hold_what_the_plan_says(dataset):
     plan = schedule(dataset, epochs=2.0)
-    halves = [np.concatenate(plan.steps[:once]), np.concatenate(plan.steps[once:])]
-    assert all(sorted(half.tolist()) == list(range(80)) for half in halves)
-    assert halves[0].tolist() != halves[1].tolist()
-    assert plan.epochs == 2.0
+    places = targets = 0
+    for step in range(len(plan)):
+        batch = plan.batch(step)
+        assert batch.inputs.shape == (3, 50)
+        for row, documents in enumerate(plan.of(step)):
+            ids = [dataset[i][0] for i in documents]
+            assert batch.inputs[row][batch.documents[row] > 0].tolist() == [
+                int(token) for one in ids for token in one[:-1]
+            ]
+        places += int((batch.documents > 0).sum())
+        targets += int(batch.mask.sum())
+        assert batch.counted == batch.mask.sum()
+    assert plan.padding == pytest.approx(1 - places / (len(plan) * 150))
+    assert targets > 0
 
 
 @pytest.mark.parametrize("goal", [1, 500, 1500.5, 7000])
 def test_the_plan_stops_with_the_step_that_reaches_the_goal(dataset, goal):
     plan = schedule(dataset, tokens=goal)
     read = [plan.batch(step).tokens for step in range(len(plan))]
-    assert np.cumsum(read).tolist() == plan.cumulative
+    assert np.cumsum(read).tolist() == plan.cumulative.tolist()
     assert plan.cumulative[-1] == plan.tokens >= goal
     assert sum(read[:-1]) < goal
     assert plan.epochs == pytest.approx(plan.tokens / dataset.lengths.sum())
@@ -249,26 +235,46 @@ def test_the_plan_stops_with_the_step_that_reaches_the_goal(dataset, goal):
 
 def test_a_longer_run_begins_like_a_shorter_one(dataset):
     short, long = schedule(dataset, tokens=900), schedule(dataset, tokens=5000)
-    assert as_lists(long.steps)[: len(short)] == as_lists(short.steps)
+    both = range(len(short))
+    assert len(short) < len(long) and numbers(long, both) == numbers(short, both)
     again = schedule(dataset, tokens=5000)
     for step in (0, 7, len(long) - 1):  # a resumed run finds the same batches
         assert torch.equal(again.batch(step).inputs, long.batch(step).inputs)
         assert torch.equal(again.batch(step).mask, long.batch(step).mask)
-    assert as_lists(schedule(dataset, tokens=5000, seed=1).steps) != as_lists(long.steps)
+    other = schedule(dataset, tokens=5000, seed=1)
+    assert numbers(other, both) != numbers(long, both)
 
 
 def test_cut_documents_count_as_what_is_read(dataset):
-    plan = schedule(dataset, context=10, epochs=1.0)
-    assert plan.tokens == np.minimum(dataset.lengths, 10).sum()
+    plan = schedule(dataset, context=10, batch_tokens=30, epochs=1.0)
+    read = numbers(plan, range(len(plan)))
+    assert plan.tokens == np.minimum(dataset.lengths[read], 10).sum()
     assert sum(plan.batch(step).tokens for step in range(len(plan))) == plan.tokens
-    assert max(plan.batch(step).inputs.shape[1] for step in range(len(plan))) == 16
+
+
+def test_what_must_be_whole_is_left_out_and_counted(dataset):
+    plan = schedule(dataset, context=20, batch_tokens=60, epochs=1.0, whole=True)
+    long = set(np.flatnonzero(dataset.lengths > 20).tolist())
+    assert 0 < len(long) < 80
+    assert not long & set(numbers(plan, range(len(plan))))
+    assert plan.left_out == len(dataset) - len(readable(dataset) - long)
+    with pytest.raises(InputError, match="documents are longer than context=1"):
+        schedule(dataset, context=1, batch_tokens=3, epochs=1.0, whole=True)
+
+
+def test_a_dataset_smaller_than_a_batch_is_read_more_than_once(dataset):
+    plan = schedule(dataset, batch_tokens=20000, tokens=1)
+    assert len(plan) == 1 and plan.epochs > 5
+    assert plan.batch(0).inputs.shape == (400, 50)
 
 
 @pytest.mark.parametrize("batch_tokens", [10, 120, 10**5])
 def test_in_order_reads_all_once_whatever_the_batch(dataset, batch_tokens):
     found = []
     for batch in in_order(dataset, batch_tokens, context=50, pad=PAD):
-        found += batch.inputs[:, 0].tolist()
+        found += (
+            batch.inputs[:, 0].tolist() if batch.inputs.shape[1] else [None] * len(batch.inputs)
+        )
     assert found == list(range(80))
 
 
