@@ -39,36 +39,37 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return x * cos.to(x.dtype) + torch.cat([-right, left], dim=-1) * sin.to(x.dtype)
 
 
-QUERY_CHUNK = 128
-"""Queries that look at their keys together, where attention is made of plain products."""
-
-
-def attend(q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None) -> Tensor:
+def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
     """Causal attention of (B, H, S, E) queries, the last of (B, G, T, E) keys and values.
 
-    H is a multiple of G. `visible`, (B, 1, S, T), is True where a query may look; None stands for
-    the causal mask of S = T. On a CPU plain products, by chunks of queries that leave out the keys
-    after them, are several times faster than the library's kernel, whose backward pass is slow.
+    H is a multiple of G. `bias`, (B, 1, S, T), is added to the scores: 0, or minus infinity where a
+    query may not look; None stands for the causal mask of S = T. On a CPU plain products, by chunks
+    of queries that leave out the keys after them, are several times faster than the library's
+    kernel, whose backward pass is slow.
     """
     if q.device.type != "cpu":
         return F.scaled_dot_product_attention(
-            q, k, v, attn_mask=visible, is_causal=visible is None, enable_gqa=True
+            q, k, v, attn_mask=bias, is_causal=bias is None, enable_gqa=True
         )
-    queries, keys = q.shape[2], k.shape[2]
-    if visible is None:
-        visible = torch.ones(queries, keys, dtype=torch.bool).tril()
+    queries, keys, chunk = q.shape[2], k.shape[2], query_chunk(q.shape[-1])
+    if bias is None:
+        bias = torch.full((queries, keys), float("-inf"), dtype=q.dtype).triu(1)
     shared = q.shape[1] // k.shape[1]
     rows = q.unflatten(1, (-1, shared)) * q.shape[-1] ** -0.5
     parts = []
-    for first in range(0, queries, QUERY_CHUNK):
-        last = min(first + QUERY_CHUNK, queries)
+    for first in range(0, queries, chunk):
+        last = min(first + chunk, queries)
         seen = keys - queries + last
         scores = rows[:, :, :, first:last].flatten(2, 3) @ k[:, :, :seen].transpose(-1, -2)
-        hidden = ~visible[..., None, first:last, :seen]
-        scores = scores.unflatten(2, (shared, -1)).masked_fill(hidden, float("-inf"))
+        scores = scores.unflatten(2, (shared, -1)) + bias[..., None, first:last, :seen]
         part = scores.softmax(-1).flatten(2, 3) @ v[:, :, :seen]
         parts.append(part.unflatten(2, (shared, -1)))
     return torch.cat(parts, dim=3).view(q.shape)
+
+
+def query_chunk(head_dim: int) -> int:
+    """Queries that look at their keys together: the fastest, as measured in docs/performance.md."""
+    return 64 if head_dim <= 64 else 128
 
 
 def places_within(documents: Tensor) -> Tensor:
@@ -123,7 +124,7 @@ class Attention(nn.Module):
         self.k_norm = RMSNorm(config.head_dim, config.norm_eps)
 
     def forward(
-        self, x: Tensor, cos: Tensor, sin: Tensor, cache: KVCache | None, visible: Tensor | None
+        self, x: Tensor, cos: Tensor, sin: Tensor, cache: KVCache | None, bias: Tensor | None
     ) -> Tensor:
         split = (*x.shape[:2], -1, self.head_dim)
         q = rotate(self.q_norm(self.q_proj(x).view(split)).transpose(1, 2), cos, sin)
@@ -134,7 +135,7 @@ class Attention(nn.Module):
             cache.keys[self.layer, :, :, cache.length : end] = k
             cache.values[self.layer, :, :, cache.length : end] = v
             k, v = cache.keys[self.layer, :, :, :end], cache.values[self.layer, :, :, :end]
-        return self.o_proj(attend(q, k, v, visible).transpose(1, 2).flatten(2))
+        return self.o_proj(attend(q, k, v, bias).transpose(1, 2).flatten(2))
 
 
 class Block(nn.Module):
@@ -157,10 +158,10 @@ class Block(nn.Module):
         cos: Tensor,
         sin: Tensor,
         cache: KVCache | None,
-        visible: Tensor | None,
+        bias: Tensor | None,
         routes: list[Tensor] | None,
     ) -> Tensor:
-        x = x + self.attention(self.input_norm(x), cos, sin, cache, visible)
+        x = x + self.attention(self.input_norm(x), cos, sin, cache, bias)
         h = self.ffn_norm(x)
         if self.experts is not None:
             return x + self.experts(h, routes)
@@ -226,24 +227,31 @@ class Transformer(nn.Module):
         """The normalised last hidden states (B, T, D), which the head reads."""
         x = self.embedding(tokens)
         columns = torch.arange(tokens.shape[1], device=tokens.device)
-        visible = None
+        bias = None
         if documents is not None:
-            visible = (documents[:, :, None] == documents[:, None, :]) & (
-                columns[:, None] >= columns
-            )
-            visible = visible[:, None]
+            earlier = columns[:, None] >= columns
+            bias = self._bias((documents[:, :, None] == documents[:, None, :]) & earlier)
             columns = places_within(documents)[:, None]
         if cache is not None:
             cache.reserve(cache.length + tokens.shape[1])
             columns = columns + cache.length
             seen = torch.arange(cache.length + tokens.shape[1], device=tokens.device)
             visible = (seen <= columns[:, None]) & (seen >= cache.start[:, None, None])
-            visible |= seen == columns[:, None]  # padding sees itself, or its softmax were NaN
-            visible = visible[:, None]
+            # padding sees itself, or its softmax were NaN
+            bias = self._bias(visible | (seen == columns[:, None]))
             columns = (columns - cache.start[:, None]).clamp(min=0)[:, None]
         cos, sin = rotary_angles(columns, self.config.head_dim, self.config.rope_base)
         for block in self.blocks:
-            x = block(x, cos, sin, cache, visible, routes)
+            x = block(x, cos, sin, cache, bias, routes)
         if cache is not None:
             cache.length += tokens.shape[1]
         return self.final_norm(x)
+
+    def _bias(self, visible: Tensor) -> Tensor:
+        """(B, S, T), True where a query may look, to what `attend` adds, (B, 1, S, T)."""
+        device = visible.device.type
+        precision = self.embedding.weight.dtype
+        if torch.is_autocast_enabled(device):
+            precision = torch.get_autocast_dtype(device)
+        bias = torch.zeros(visible.shape, dtype=precision, device=visible.device)
+        return bias.masked_fill_(~visible, float("-inf"))[:, None]

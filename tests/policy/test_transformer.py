@@ -130,10 +130,10 @@ def test_rotation_makes_scores_depend_on_distance_alone():
 
 
 @pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (4, 2), (6, 1)])
-@pytest.mark.parametrize("given", ["causal", "visible"])
+@pytest.mark.parametrize("given", ["causal", "bias"])
 @pytest.mark.parametrize("chunk", [2, 3, 128])
 def test_attention_is_that_of_the_library(heads, kv_heads, given, chunk, monkeypatch):
-    monkeypatch.setattr(transformer, "QUERY_CHUNK", chunk)
+    monkeypatch.setattr(transformer, "query_chunk", lambda head_dim: chunk)
     generator = torch.Generator().manual_seed(0)
     rows, columns = (7, 7) if given == "causal" else (3, 7)
     q = torch.randn(2, heads, rows, 8, generator=generator, requires_grad=True)
@@ -141,14 +141,15 @@ def test_attention_is_that_of_the_library(heads, kv_heads, given, chunk, monkeyp
         torch.randn(2, kv_heads, columns, 8, generator=generator, requires_grad=True)
         for _ in range(2)
     )
-    visible = None
-    if given == "visible":
+    bias = None
+    if given == "bias":
         visible = torch.rand(2, 1, rows, columns, generator=generator) < 0.6
         visible[..., 0] = True  # or a row sees nothing
         visible &= torch.arange(columns) <= torch.arange(rows)[:, None] + columns - rows
-    out = attend(q, k, v, visible)
+        bias = torch.zeros(visible.shape).masked_fill(~visible, float("-inf"))
+    out = attend(q, k, v, bias)
     expected = F.scaled_dot_product_attention(
-        q, k, v, attn_mask=visible, is_causal=visible is None, enable_gqa=True
+        q, k, v, attn_mask=bias, is_causal=bias is None, enable_gqa=True
     )
     torch.testing.assert_close(out, expected)
     weight = torch.randn(out.shape, generator=generator)
@@ -174,7 +175,7 @@ PACKED = [[5, 1, 2, 2, 7], [3, 11], [8, 4, 4]]
 
 @pytest.mark.parametrize("chunk", [2, 128])
 def test_documents_in_one_row_are_read_as_each_alone(model, chunk, monkeypatch):
-    monkeypatch.setattr(transformer, "QUERY_CHUNK", chunk)
+    monkeypatch.setattr(transformer, "query_chunk", lambda head_dim: chunk)
     ids = [token for document in PACKED for token in document] + [0, 0]
     numbers = [n for n, document in enumerate(PACKED, 1) for _ in document] + [0, 0]
     rows, documents = torch.tensor([ids, ids[:5] + [0] * 7]), torch.tensor([numbers, [1] * 12])
