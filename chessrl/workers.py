@@ -24,11 +24,12 @@ def map_in_order(
     Args:
         work: goes to each process once, so it may be large; it must not depend on the order.
         items: large enough to be worth sending.
-        workers: processes; 1 does it here.
+        workers: processes; 0 means one per core, 1 does it here.
 
     Raises:
         InputError: a process was killed from outside.
     """
+    workers = workers or os.cpu_count() or 1
     if workers == 1:
         yield from map(work, items)
         return

@@ -10,6 +10,7 @@ import pytest
 import torch
 from hydra import compose, initialize_config_dir
 from hypothesis import settings
+from naming import made
 
 from chessrl.board.games import Game, read_games
 from chessrl.board.puzzles import Puzzle, write_puzzles
@@ -56,6 +57,15 @@ TINY = (
 def one_thread():
     """Tests share their machine: two idle-spinning threads cost more than they give."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """The current folder and home, with a puzzle file."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    made("puzzles.csv")
+    return tmp_path
 
 
 @pytest.fixture(scope="session")

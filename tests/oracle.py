@@ -15,8 +15,9 @@ from chessrl.board import reader, tokens
 from chessrl.board.blocks import Block
 from chessrl.board.documents import Documents, Form
 from chessrl.board.hashes import HashSet
-from chessrl.board.ingest import SPLITS, Draw, Ingest, Ingested
+from chessrl.board.ingest import Draw, Ingest, Ingested
 from chessrl.board.positions import Lines, board_array
+from chessrl.board.records import SPLITS
 from chessrl.board.splits import Position, position_key
 from chessrl.config.data import GameFilter
 

@@ -5,45 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from naming import data, games, made, refused
 
-from chessrl.config import DataConfig, InputError
-from chessrl.downloads import Patience
+from chessrl.config import InputError
 from chessrl.sources import content_hash, expand, resolve
 
 MISSING = "{}: no such file; mend data.paths, data.puzzles or checkpoint="
-
-
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    """The current folder and home, with a puzzle file."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    made("puzzles.csv")
-    return tmp_path
-
-
-def made(*names: str) -> list[str]:
-    """Make files that differ, each with its name as content."""
-    for name in names:
-        Path(name).parent.mkdir(parents=True, exist_ok=True)
-        Path(name).write_text(name)
-    return list(names)
-
-
-def data(*paths: str, **settings) -> DataConfig:
-    settings = {"puzzles": "puzzles.csv", "cache": "cache", **settings}
-    return DataConfig(name="test", paths=list(paths), **settings)
-
-
-def games(*paths: str, **settings) -> list[str]:
-    return resolve(data(*paths, **settings), fetch=False).paths
-
-
-def refused(*paths: str, fetch: bool = False, **settings) -> str:
-    with pytest.raises(InputError) as error:
-        resolve(data(*paths, **settings), fetch, Patience(tries=1))
-    assert "\n" not in str(error.value)
-    return str(error.value)
 
 
 @pytest.mark.parametrize(

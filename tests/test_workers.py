@@ -28,10 +28,21 @@ def end(number: int) -> int:
     return number
 
 
+def where(_: int) -> int:
+    return os.getpid()
+
+
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_results_come_in_the_order_of_the_items(workers):
     assert list(map_in_order(square, iter(range(50)), workers)) == [n * n for n in range(50)]
     assert list(map_in_order(square, iter([]), workers)) == []
+
+
+@pytest.mark.parametrize("cores", [1, 2, None])
+def test_no_number_means_one_per_core(cores, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    (process,) = map_in_order(where, [7], 0)
+    assert (process == os.getpid()) == (cores != 2)
 
 
 @pytest.mark.parametrize("workers", [1, 3])

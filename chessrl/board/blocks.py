@@ -51,7 +51,7 @@ class Block:
     text: bytes = b""
     """Its lines, each closed by a line feed but perhaps the last."""
     raws: tuple[RawGame, ...] = ()
-    """Its games instead of its text, where no sure start was found; numbered over the file."""
+    """Its games instead of its text, where no sure start was found; numbered in the block."""
     fault: str = ""
     """What broke the stream right after the text."""
     position: int = 0
@@ -114,12 +114,11 @@ def _blocks(file: str, chunks: Chunks) -> Iterator[Block]:
         fault = broken.reason
     if fault:
         text = text[: text.rfind(b"\n") + 1]
-        start = 0
-        while further := _sure_start(text, start):
-            start = further
-        yield Block(file, line, text[:start], position=chunks.position)
-        line += text.count(b"\n", 0, start)
-    yield Block(file, line, text[start:] if fault else text, fault=fault, position=chunks.position)
+        last = _last_sure_start(text)
+        yield Block(file, line, text[:last], position=chunks.position)
+        line += text.count(b"\n", 0, last)
+        text = text[last:]
+    yield Block(file, line, text, fault=fault, position=chunks.position)
 
 
 def _pieces(chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -154,6 +153,14 @@ def _sure_start(text: bytes, begin: int) -> int:
             return at + 2
         at += 1
     return 0
+
+
+def _last_sure_start(text: bytes) -> int:
+    """Where the last game begins that surely begins, 0 where only the first may."""
+    last = 0
+    while further := _sure_start(text, last):
+        last = further
+    return last
 
 
 def _ends_in_result(text: bytes, end: int) -> bool:

@@ -53,12 +53,10 @@ def checks(lines: Lines) -> np.ndarray:
     before, white = lines.before, lines.white_moves
     king = _enemy_kings(lines, before, white)
     placed = lines.boards[before + 1, lines.target]
-    kind = (placed - 1) % 6
     found = _JUMPS[placed, lines.target, king]
-    castles = _castles(lines, kind)
     rook = np.where(lines.target > lines.origin, lines.target - 1, lines.target + 1)
-    runner = np.where(castles, rook, lines.target).astype(np.uint8)
-    behind = np.flatnonzero(_ep_captures(lines, before))
+    runner = np.where(lines.castles, rook, lines.target).astype(np.uint8)
+    behind = np.flatnonzero(lines.en_passant)
     sources = [  # what may stand at the other end of a line to the king
         (np.arange(len(king)), runner),
         (np.arange(len(king)), lines.origin),
@@ -96,10 +94,9 @@ def _hits(
 def _enemy_kings(lines: Lines, before: np.ndarray, white: np.ndarray) -> np.ndarray:
     """(M,) square of the king of the side that does not move; from the last move it made."""
     first = lines.first_position
-    moved = lines.boards[before, lines.origin]
     squares = []
     for code, home in ((KING + 1, 4), (KING + 7, 60)):
-        steps = np.flatnonzero(moved == code)
+        steps = np.flatnonzero(lines.moved == code)
         place = np.zeros(len(lines.boards), np.int32)
         place[first] = first
         place[before[steps] + 1] = before[steps] + 1
@@ -110,30 +107,17 @@ def _enemy_kings(lines: Lines, before: np.ndarray, white: np.ndarray) -> np.ndar
     return np.where(white, squares[1], squares[0])
 
 
-def _castles(lines: Lines, kind: np.ndarray) -> np.ndarray:
-    return (kind == KING) & (np.abs(lines.target.astype(np.int8) - lines.origin) == 2)
-
-
-def _ep_captures(lines: Lines, before: np.ndarray) -> np.ndarray:
-    moved = lines.boards[before, lines.origin]
-    sideways = (lines.target - lines.origin) % 8 != 0
-    return (moved % 6 == PAWN + 1) & sideways & (lines.boards[before, lines.target] == 0)
-
-
 def move_tokens(lines: Lines) -> tuple[np.ndarray, np.ndarray]:
     """All moves as `tokens.encode_move` writes them.
 
     Returns:
         uint8 tokens of all moves in a row, and (M + 1,) where each move's begin, and the end.
     """
-    before = lines.before
-    moved = lines.boards[before, lines.origin]
-    captures = (lines.boards[before, lines.target] > 0) | _ep_captures(lines, before)
-    castles = _castles(lines, (moved - 1) % 6)
-    mates = np.zeros(len(moved), bool)
+    captures, castles = (lines.captured > 0) | lines.en_passant, lines.castles
+    mates = np.zeros(len(captures), bool)
     mates[lines.offsets[1:][lines.mate & (lines.lengths > 0)] - 1] = True
-    row = np.full((len(moved), 7), NONE, np.uint8)
-    row[:, 0] = _LETTER[moved]
+    row = np.full((len(captures), 7), NONE, np.uint8)
+    row[:, 0] = _LETTER[lines.moved]
     row[:, 1] = _SQUARE[lines.origin]
     row[captures, 2] = tokens.ID["x"]
     row[:, 3] = _SQUARE[lines.target]
@@ -147,7 +131,9 @@ def move_tokens(lines: Lines) -> tuple[np.ndarray, np.ndarray]:
     return _flat(row)
 
 
-def board_tokens(lines: Lines, positions: np.ndarray, white: np.ndarray):
+def board_tokens(
+    lines: Lines, positions: np.ndarray, white: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Positions as `tokens.encode_board` writes them, `<bos>` before each.
 
     Args:

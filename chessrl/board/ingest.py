@@ -15,11 +15,10 @@ from chessrl.board.headers import Header, elo_class, refusal, refused_result
 from chessrl.board.pgn import MalformedTag, RawGame
 from chessrl.board.positions import Lines, line_hashes, replay
 from chessrl.board.reader import read_plain
-from chessrl.board.records import GAME, RESULTS
+from chessrl.board.records import GAME, RESULTS, SPLITS
 from chessrl.board.skips import MAX_TOKEN, Skip
 from chessrl.config.data import SPEEDS, GameFilter
 
-SPLITS = ("train", "validation")
 _MOST_PLIES = np.iinfo(GAME["plies"]).max
 _REASONS = ("", "reaches_puzzle", "over_long", "too_short")  # of two, the later one is told
 

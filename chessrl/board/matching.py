@@ -22,7 +22,7 @@ Key = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Candidate:
+class FoundGame:
     """A game that may be the source of a puzzle."""
 
     moves: tuple[str, ...]
@@ -51,8 +51,8 @@ class FindGames:
             self.plies[position].add(ply)
         self.positions = HashSet(np.fromiter(self.plies, np.uint64, len(self.plies)))
 
-    def __call__(self, block: Block) -> list[Candidate]:
-        """Candidates among the legal games of a block, in their order."""
+    def __call__(self, block: Block) -> list[FoundGame]:
+        """Those found among the legal games of a block, in their order."""
         _, played = play(block, Draw(ANY), [])
         if played is None:
             return []
@@ -60,7 +60,7 @@ class FindGames:
         hashes = line_hashes(lines)
         game = np.repeat(np.arange(len(lines)), lines.lengths + 1)
         found = [
-            (played.index[g], Candidate(uci(lines, g, lines.lengths[g]), header.site))
+            (played.index[g], FoundGame(uci(lines, g, lines.lengths[g]), header.site))
             for g, header in enumerate(played.headers)
             if played.sound[g] and header.site and game_key(header.site) in self.games
         ]
@@ -70,8 +70,8 @@ class FindGames:
             position = int(hashes[place])
             if played.sound[g] and ply in self.plies[position]:
                 moves, site = uci(lines, g, ply), played.headers[g].site
-                found.append((played.index[g], Candidate(moves, site, (position, ply))))
-        return [candidate for _, candidate in sorted(found, key=lambda pair: pair[0])]
+                found.append((played.index[g], FoundGame(moves, site, (position, ply))))
+        return [game for _, game in sorted(found, key=lambda pair: pair[0])]
 
 
 def uci(lines: Lines, game: int, plies: int) -> tuple[str, ...]:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from chessrl.board import records
+
 MAX_GAME = 4 << 20
 """Longest game held in memory, in bytes; a longer one is skipped as `too_long`."""
 _LOOKAHEAD = 1 << 16  # bytes in which a comment that holds a tag line has to close
@@ -13,7 +15,8 @@ _LOOKAHEAD = 1 << 16  # bytes in which a comment that holds a tag line has to cl
 _TAG_LINE = re.compile(rb'\s*\[\s*([A-Za-z0-9_]+)\s+"')
 _TAG = re.compile(r'\s*\[\s*([A-Za-z0-9_]+)\s+"(.*)"\s*\]\s*')
 _NEXT_TAG = re.compile(r'(?<="\])\s*(?=\[\s*[A-Za-z0-9_]+\s+")')
-RESULTS = (b"1-0", b"0-1", b"1/2-1/2", b"*")
+RESULTS = tuple(result.encode() for result in records.RESULTS)
+"""`records.RESULTS` as the bytes that a game ends in."""
 SURE_START = re.compile(rb'\[[A-Za-z0-9_]+ "')
 """What begins a line that surely starts a game, after a result and a blank line."""
 

@@ -5,6 +5,7 @@ The moves are known to be legal here; python-chess or a compiled reader has seen
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import chess
 import numpy as np
@@ -66,10 +67,32 @@ class Lines:
         """(G,) place of each game's usual start among the positions."""
         return self.offsets[:-1] + np.arange(len(self))
 
-    @property
+    @cached_property
     def before(self) -> np.ndarray:
         """(M,) position in which each move is made."""
         return np.arange(len(self.origin)) + np.repeat(np.arange(len(self)), self.lengths)
+
+    @cached_property
+    def moved(self) -> np.ndarray:
+        """(M,) code of the piece that each move moves."""
+        return self.boards[self.before, self.origin]
+
+    @cached_property
+    def captured(self) -> np.ndarray:
+        """(M,) code of the piece on the target of each move; 0 en passant."""
+        return self.boards[self.before, self.target]
+
+    @cached_property
+    def castles(self) -> np.ndarray:
+        """(M,) bool: the move castles."""
+        step = self.target.astype(np.int16) - self.origin
+        return ((self.moved - 1) % 6 == KING) & (np.abs(step) == 2)
+
+    @cached_property
+    def en_passant(self) -> np.ndarray:
+        """(M,) bool: the move captures en passant."""
+        sideways = (self.target - self.origin) % 8 != 0
+        return ((self.moved - 1) % 6 == PAWN) & sideways & (self.captured == 0)
 
     @property
     def white_moves(self) -> np.ndarray:
@@ -190,18 +213,14 @@ def position_hashes(boards: np.ndarray, white: np.ndarray) -> np.ndarray:
 def line_hashes(lines: Lines) -> np.ndarray:
     """(M + G,) `position_hashes` of all positions, by what each move changes."""
     before = lines.before
-    moved = lines.boards[before, lines.origin]
-    captured = lines.boards[before, lines.target]
     placed = lines.boards[before + 1, lines.target]
-    change = _ZOBRIST[moved, lines.origin] ^ _ZOBRIST[placed, lines.target]
-    change ^= _ZOBRIST[captured, lines.target] ^ _BLACK_TO_MOVE
-    kind = (moved - 1) % 6
-    step = lines.target.astype(np.int16) - lines.origin
-    for m in np.flatnonzero((kind == KING) & (np.abs(step) == 2)):
+    change = _ZOBRIST[lines.moved, lines.origin] ^ _ZOBRIST[placed, lines.target]
+    change ^= _ZOBRIST[lines.captured, lines.target] ^ _BLACK_TO_MOVE
+    for m in np.flatnonzero(lines.castles):
         rook_from, rook_to = _ROOK[int(lines.target[m])]
         rook = lines.boards[before[m], rook_from]
         change[m] ^= _ZOBRIST[rook, rook_from] ^ _ZOBRIST[rook, rook_to]
-    passing = np.flatnonzero((kind == PAWN) & (step % 8 != 0) & (captured == 0))
+    passing = np.flatnonzero(lines.en_passant)
     taken = ep_captured(lines.origin[passing], lines.target[passing])
     change[passing] ^= _ZOBRIST[lines.boards[before[passing], taken], taken]
     hashes = np.zeros(len(lines.boards), np.uint64)

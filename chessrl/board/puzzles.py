@@ -134,7 +134,8 @@ def read_puzzles(path: str | Path, report: SkipReport, workers: int = 1) -> list
     Args:
         path: the file.
         report: where refused rows are counted.
-        workers: processes that check the puzzles; never changes what comes back.
+        workers: processes that check the puzzles, 0 for one per core; never changes what comes
+            back.
 
     Raises:
         FileNotFoundError: `path` is not a file.

@@ -2,6 +2,10 @@
 
 import numpy as np
 
+from chessrl.config import data
+
+SPLITS = ("train", "validation")
+"""Folders of a dataset: games to train on, and games held out."""
 GAME = np.dtype(
     [
         ("key", "<u8"),  # hash of the moves
@@ -12,9 +16,10 @@ GAME = np.dtype(
         ("speed", "u1"),  # place in config.data.SPEEDS
         ("plies", "<u2"),
         ("documents", "<u2"),  # how many of the split's documents, in its order, are of this game
-        ("opening", "<u2", (4,)),  # the first four moves, coded as in moves.py; 0 where shorter
+        ("opening", "<u2", (4,)),  # the first four moves, as in `Lines.codes`; 0 where shorter
     ]
 )
 """One row of `NNNNN.games.npy`, beside the shard of tokens that the game's documents are in."""
 
-RESULTS = ("1-0", "0-1", "1/2-1/2", "*")
+RESULTS = (*data.RESULTS, "*")
+"""Results as PGN writes them; `*` where a game was not finished."""

@@ -1,8 +1,13 @@
 """What a reader leaves out, counted by reason and with its place in the file."""
 
+import json
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import ClassVar
+
+from chessrl.artifacts import write_text
 
 MAX_TOKEN = 80
 """Characters of a bad token that are kept."""
@@ -38,3 +43,8 @@ class SkipReport:
         self.counts[skip.reason] += 1
         if self.counts[skip.reason] <= self.MAX_RECORDS:
             self.records.append(skip)
+
+
+def write_skips(path: Path, skips: Iterable[Skip]) -> None:
+    """A file of JSON lines, one per skip, whole or not at all."""
+    write_text(path, "".join(json.dumps(asdict(skip)) + "\n" for skip in skips))

@@ -8,6 +8,7 @@ from chessrl.config.base import operational, require
 SPEEDS = ("ultrabullet", "bullet", "blitz", "rapid", "classical", "correspondence", "unknown")
 """Classes of time control, as Lichess draws them; see `chessrl/board/headers.py`."""
 RESULTS = ("1-0", "0-1", "1/2-1/2")
+"""Results of games that were finished."""
 
 _DATE = re.compile(r"[0-9]{4}(\.(0[1-9]|1[0-2])(\.(0[1-9]|[12][0-9]|3[01]))?)?")
 _MONTH = re.compile(r"20[0-9]{2}-(0[1-9]|1[0-2])")

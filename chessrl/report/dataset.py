@@ -7,6 +7,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+from chessrl.board.records import SPLITS
 from chessrl.board.tokens import TOKENS, VOCABULARY_HASH
 from chessrl.config import InputError
 from chessrl.report.contents import (
@@ -21,7 +22,6 @@ from chessrl.report.contents import (
 )
 from chessrl.report.counting import by_count, classes, spread, sum_of
 
-SPLITS = ("train", "validation")
 PUZZLE_SPLITS = ("sft", "rl", "test")
 ELO_CLASS = 100
 POPULARITY_CLASS = 10

@@ -10,6 +10,7 @@ from rich.table import Table as RichTable
 
 from chessrl.artifacts import write_json, write_text
 from chessrl.board.puzzles import BINS
+from chessrl.board.records import SPLITS
 from chessrl.board.tokens import ID, TOKENS
 from chessrl.config import InputError, Run
 from chessrl.config.data import SPEEDS
@@ -19,7 +20,6 @@ from chessrl.report.counting import PERCENTILES, by_count, classes, spread
 from chessrl.report.dataset import (
     ELO_CLASS,
     POPULARITY_CLASS,
-    SPLITS,
     Statistics,
     measure,
     numbers,

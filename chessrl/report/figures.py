@@ -10,8 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from chessrl.artifacts import atomic_path
+from chessrl.board.records import SPLITS
 from chessrl.report import panels
-from chessrl.report.dataset import SPLITS, Statistics
+from chessrl.report.dataset import Statistics
 
 STYLE = {
     "font.size": 9.5,

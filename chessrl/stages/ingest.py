@@ -9,26 +9,25 @@ import json
 import os
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from chessrl.artifacts import RunFolder, atomic_path
-from chessrl.board.blocks import Block, read_blocks
+from chessrl.board.blocks import read_blocks
 from chessrl.board.documents import Form
 from chessrl.board.hashes import HashSet, Seen
-from chessrl.board.ingest import SPLITS, CountElo, Draw, Ingest, Ingested
+from chessrl.board.ingest import CountElo, Draw, Ingest, Ingested
+from chessrl.board.records import SPLITS
 from chessrl.board.skips import Skip, SkipReport
 from chessrl.config import GameFilter, InputError, Run
 from chessrl.progress import Meter, say
 from chessrl.stages.batches import DatasetWriter
+from chessrl.stages.passes import over_blocks
 from chessrl.workers import map_in_order
 
-SUMS = ("documents", "tokens", "targets")
 STATE = "state.npz"
 """File in the folder of an unfinished run, removed at its end."""
 
@@ -46,7 +45,9 @@ class State:
     shards: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SPLITS, 0))
     counts: dict[str, int] = field(
         default_factory=lambda: {
-            f"{what}_{split}": 0 for what in ("games", "plies", *SUMS) for split in SPLITS
+            f"{what}_{split}": 0
+            for what in ("games", "plies", "documents", "tokens", "targets")
+            for split in SPLITS
         }
     )
     skipped: dict[str, int] = field(default_factory=dict)
@@ -79,7 +80,8 @@ def ingest_games(run: Run, out: RunFolder, report: SkipReport, held_out: HashSet
         while state.source < len(run.data.paths):
             path = run.data.paths[state.source]
             before = sum(sizes[: state.source])
-            for done in _mapped(run, work, path, state.blocks):
+            blocks = islice(read_blocks(path), state.blocks, None)
+            for done in map_in_order(work, blocks, run.data.workers):
                 _take(done, path, state, seen, writers, report, run.data.filter)
                 meter.advance(
                     round((before + done.position) / 1e6, 1),
@@ -123,22 +125,14 @@ def _take(
     state.games += done.games
 
 
-def _mapped(run: Run, work: Callable[[Block], Any], path: str, skip: int = 0) -> Iterator[Any]:
-    blocks = islice(read_blocks(path), skip, None)
-    yield from map_in_order(work, blocks, run.data.workers or os.cpu_count() or 1)
-
-
 def _rates(run: Run) -> dict[int, float]:
     """Share of the games to keep of each class of mean Elo, so that `balance` are left."""
     rules = run.data.filter
     if not rules.balance:
         return {}
     counts: Counter[int] = Counter()
-    with Meter("prepare: counting Elo", len(run.data.paths), "files") as meter:
-        for number, path in enumerate(run.data.paths):
-            for part in _mapped(run, CountElo(rules), path):
-                counts += part
-            meter.advance(number + 1)
+    for part in over_blocks(run, "counting Elo", CountElo(rules)):
+        counts += part
     return {place: min(rules.balance / count, 1.0) for place, count in sorted(counts.items())}
 
 

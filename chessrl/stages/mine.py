@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 import os
 import time
 from collections import Counter
@@ -13,13 +12,13 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 
-from chessrl.artifacts import Result, RunFolder, write_text
+from chessrl.artifacts import Result, RunFolder
 from chessrl.board.engine import Engine
 from chessrl.board.games import parse_game, read_raw
 from chessrl.board.mining import Judge, looked_at, mine_game
 from chessrl.board.pgn import RawGame
 from chessrl.board.puzzles import Puzzle, write_puzzles
-from chessrl.board.skips import Skip, SkipReport
+from chessrl.board.skips import Skip, SkipReport, write_skips
 from chessrl.board.splits import Position, position_key
 from chessrl.config import EngineConfig, InputError, MineConfig, Run
 from chessrl.progress import Meter, say, say_table
@@ -129,10 +128,7 @@ def mine(run: Run) -> Result:
         miner = Miner(run.mine, run.engine, run.data.filter.min_plies, names)
         report = SkipReport()
         puzzles, counts = _search(run, out, miner, report, engine)
-        write_text(
-            out.path / "skipped.jsonl",
-            "".join(json.dumps(dataclasses.asdict(skip)) + "\n" for skip in report.records),
-        )
+        write_skips(out.path / "skipped.jsonl", report.records)
         out.describe({"counts": counts, "skipped": dict(sorted(report.counts.items()))})
         _summarise(report, counts)
         if not puzzles:
@@ -212,10 +208,9 @@ def _items(run: Run, miner: Miner, journal: Journal) -> Iterator[Item]:
         say(f"mine: goes on after {done:,} games")
     raws = chain.from_iterable(map(read_raw, run.data.paths))
     raws = islice(raws, done, run.mine.games or None)
-    workers = run.data.workers or os.cpu_count() or 1
     chunks = _chunks(raws, 1 if run.engine.name != "none" else CHUNK)
     try:
-        with contextlib.closing(map_in_order(miner, chunks, workers)) as results:
+        with contextlib.closing(map_in_order(miner, chunks, run.data.workers)) as results:
             for item in chain.from_iterable(results):
                 journal.add(dataclasses.asdict(item))
                 yield item

@@ -1,16 +1,15 @@
 """First stage: games become token shards, puzzles are split, and every skip is counted."""
 
 import dataclasses
-import json
 import os
 import time
 from itertools import chain
 from pathlib import Path
 
-from chessrl.artifacts import Result, write_text
+from chessrl.artifacts import Result
 from chessrl.board import tokens
 from chessrl.board.puzzles import write_puzzles
-from chessrl.board.skips import Skip, SkipReport
+from chessrl.board.skips import Skip, SkipReport, write_skips
 from chessrl.config import InputError, Run
 from chessrl.progress import say, say_table
 from chessrl.sources import content_hash
@@ -38,11 +37,7 @@ def prepare(run: Run) -> Result:
             if not puzzles:
                 say(f"prepare: no puzzle is left for {name}; the stage that needs it will stop")
         counts = ingest_games(run, out, report, solver_positions(chain(*splits.values())))
-        skips = [*refused.records, *report.records]
-        write_text(
-            out.path / "skipped.jsonl",
-            "".join(json.dumps(dataclasses.asdict(skip)) + "\n" for skip in skips),
-        )
+        write_skips(out.path / "skipped.jsonl", [*refused.records, *report.records])
         out.describe(
             {
                 "prompt": dataclasses.asdict(run.prompt),

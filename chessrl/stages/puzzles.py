@@ -1,17 +1,10 @@
 """The puzzles of prepare: read, find their games where prompts need them, choose, split."""
 
-import os
 from collections import defaultdict
 from collections.abc import Iterable
 
-from chessrl.board.blocks import read_blocks
 from chessrl.board.hashes import HashSet
-from chessrl.board.histories import (
-    Candidate,
-    source_game,
-    with_history,
-    without_source,
-)
+from chessrl.board.histories import Candidate, source_game, with_history, without_source
 from chessrl.board.matching import FindGames, Key, fen_keys
 from chessrl.board.placements import position_arrays, solver_position
 from chessrl.board.positions import position_hashes
@@ -20,8 +13,8 @@ from chessrl.board.selection import select_puzzles
 from chessrl.board.skips import Skip, SkipReport
 from chessrl.board.splits import game_key, split_puzzles
 from chessrl.config import InputError, Run
-from chessrl.progress import Meter, say
-from chessrl.workers import map_in_order
+from chessrl.progress import say
+from chessrl.stages.passes import over_blocks
 
 
 def prepare_puzzles(run: Run, report: SkipReport) -> dict[str, list[Puzzle]]:
@@ -32,7 +25,7 @@ def prepare_puzzles(run: Run, report: SkipReport) -> dict[str, list[Puzzle]]:
     """
     file, selection = run.data.puzzles, run.data.selection
     try:
-        puzzles = read_puzzles(file, report, _workers(run))
+        puzzles = read_puzzles(file, report, run.data.workers)
     except ValueError as error:
         raise InputError(str(error)) from error
     if run.prompt.form == "history":
@@ -83,25 +76,15 @@ def _candidates(run: Run, puzzles: list[Puzzle]) -> dict[str, list[Candidate]]:
         by_key[key].append(puzzle)
         if puzzle.game:
             by_game[game_key(puzzle.game)].append(puzzle)
-    work = FindGames(by_key, by_game)
-    found: dict[str, list[Candidate]] = defaultdict(list)
-    sizes = [os.path.getsize(path) for path in run.data.paths]
-    with Meter("prepare: games of puzzles", len(sizes), "files") as meter:
-        for number, path in enumerate(run.data.paths):
-            for met in map_in_order(work, read_blocks(path), _workers(run)):
-                for candidate in met:
-                    stated = candidate.key is None
-                    known = by_game[game_key(candidate.site)] if stated else by_key[candidate.key]
-                    for puzzle in known:
-                        games = found[puzzle.id]
-                        if stated or len(games) < ENOUGH:
-                            games.append((candidate.moves, candidate.site))
-            meter.advance(number + 1)
-    return found
-
-
-def _workers(run: Run) -> int:
-    return run.data.workers or os.cpu_count() or 1
+    candidates: dict[str, list[Candidate]] = defaultdict(list)
+    for met in over_blocks(run, "games of puzzles", FindGames(by_key, by_game)):
+        for game in met:
+            stated = game.key is None
+            for puzzle in by_game[game_key(game.site)] if stated else by_key[game.key]:
+                known = candidates[puzzle.id]
+                if stated or len(known) < ENOUGH:
+                    known.append((game.moves, game.site))
+    return candidates
 
 
 ENOUGH = 8
