@@ -1,7 +1,7 @@
 """Settings of the prompt and of the stages that train and measure the model."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from chessrl.config.base import operational, require
 
@@ -236,6 +236,11 @@ class TrainerConfig:
     """Of pretraining and SFT: 32-true, bf16-mixed, or auto: bf16 where the hardware has it."""
     rl_precision: str
     """Of RL, its sampling included: 32-true or bf16-mixed."""
+    divergence: float = operational(1.0)
+    """Nats by which the smoothed loss may rise above its best in pretraining and SFT before the
+    run is stopped; 0 never stops it."""
+    loggers: list[str] = field(default_factory=list, metadata={"operational": True})
+    """Where measures go beside metrics.csv: tensorboard, wandb."""
 
     def __post_init__(self) -> None:
         require(
@@ -250,6 +255,13 @@ class TrainerConfig:
             self.rl_precision in ("32-true", "bf16-mixed"),
             f"trainer.rl_precision={self.rl_precision}: 32-true or bf16-mixed",
         )
+        require(self.divergence >= 0, f"trainer.divergence={self.divergence} is negative")
+        for name in self.loggers:
+            require(
+                name in ("tensorboard", "wandb"),
+                f"trainer.loggers: {name} is neither tensorboard nor wandb; metrics.csv is "
+                "always written",
+            )
         require(
             self.devices == 1,
             f"trainer.devices={self.devices}: only one works, each would read one batch",

@@ -9,9 +9,10 @@ from torch.nn.utils import clip_grad_norm_
 from chessrl.config import OptimConfig
 from chessrl.policy.experts import balance_loss, counts_of, use_of_experts
 from chessrl.policy.losses import masked_nll
-from chessrl.policy.optim import build_optimizer, build_schedule
+from chessrl.policy.optim import build_optimizer, build_schedule, rates_of
 from chessrl.policy.transformer import Transformer
 from chessrl.stages.batches import Batch, Schedule
+from chessrl.stages.plies import moves_begun
 from chessrl.stages.training import check_finite
 
 
@@ -19,19 +20,30 @@ class LanguageModel(L.LightningModule):
     """Learns to predict the targets of documents."""
 
     def __init__(
-        self, model: Transformer, schedule: Schedule, optim: OptimConfig, label: str
+        self,
+        model: Transformer,
+        schedule: Schedule,
+        optim: OptimConfig,
+        label: str,
+        *,
+        games: bool,
     ) -> None:
+        """`games`: the documents are games, so that a loss per ply makes sense."""
         super().__init__()
         self.model, self.schedule, self.optim = model, schedule, optim
-        self.label = label
+        self.label, self.games = label, games
 
     def training_step(self, batch: Batch, _: int) -> Tensor:
         """Mean loss in nats per target, and with experts what evens out their use."""
         routes: list[Tensor] = []
         logits = self.model(batch.inputs, routes=routes)
-        loss = masked_nll(logits, batch.targets, batch.mask) / batch.mask.sum()
+        nats = masked_nll(logits, batch.targets, batch.mask)
+        loss = nats / batch.mask.sum()
         check_finite(loss, "loss", self.label, self.global_step)
-        self._loss, self._routing = loss.detach(), {}
+        self._losses, self._routing = {"loss": loss.detach()}, {}
+        if self.games:
+            plies = moves_begun(batch.inputs, batch.targets, batch.mask)
+            self._losses["nats_per_ply"] = nats.detach() / plies
         if routes:
             config = self.model.config
             read = batch.inputs != self.schedule.pad
@@ -48,9 +60,9 @@ class LanguageModel(L.LightningModule):
         check_finite(norm, "gradient", self.label, self.global_step)
         self.log_dict(
             {
-                "loss": self._loss,
+                **self._losses,
                 "tokens": float(self.schedule.cumulative[self.global_step]),
-                "lr": optimizer.param_groups[0]["lr"],
+                **rates_of(optimizer),
                 "gradient_norm": norm,
                 **self._routing,
             }

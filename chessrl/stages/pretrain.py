@@ -32,7 +32,7 @@ def pretrain(run: Run) -> Result:
     with working(run, out, "pretrain"):
         return train_on_documents(
             run, "pretrain", out, model, schedule, config.optim,
-            checkpoint_every=config.checkpoint_every, log_every=config.log_every,
+            games=True, checkpoint_every=config.checkpoint_every, log_every=config.log_every,
         )  # fmt: skip
 
 
@@ -44,12 +44,18 @@ def train_on_documents(
     schedule: Schedule,
     optim: OptimConfig,
     *,
+    games: bool,
     checkpoint_every: int,
     log_every: int,
 ) -> Result:
-    """Train, save the weights and write the result: the common part of pretraining and SFT."""
+    """Train, save the weights and write the result: the common part of pretraining and SFT.
+
+    Args:
+        games: the documents are games, so that a loss per ply makes sense.
+    """
     save_model(out.checkpoints / "start.safetensors", model, tokens.VOCABULARY_HASH)
-    module = LanguageModel(model, schedule, optim, stage)
+    module = LanguageModel(model, schedule, optim, stage, games=games)
+    shown = {"nats/token": "loss"} | ({"nats/ply": "nats_per_ply"} if games else {})
     seconds = fit(
         module,
         schedule.batch,
@@ -60,7 +66,9 @@ def train_on_documents(
         precision=run.trainer.precision,
         checkpoint_every=checkpoint_every,
         log_every=log_every,
-        shown=("loss",),
+        shown=shown,
+        counted="tokens",
+        watched=True,
     )
     save_model(out.checkpoints / "model.safetensors", model, tokens.VOCABULARY_HASH)
     result = inherited(run, stage)

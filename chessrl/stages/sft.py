@@ -28,5 +28,5 @@ def sft(run: Run) -> Result:
     with working(run, out, "sft"):
         return train_on_documents(
             run, "sft", out, model.train(), schedule, config.optim,
-            checkpoint_every=config.checkpoint_every, log_every=config.log_every,
+            games=False, checkpoint_every=config.checkpoint_every, log_every=config.log_every,
         )  # fmt: skip
