@@ -232,6 +232,7 @@ class TrainerConfig:
 
     accelerator: str
     devices: int
+    """Devices of one machine; pretraining and SFT start a process for each."""
     precision: str
     """Of pretraining and SFT: 32-true, bf16-mixed, or auto: bf16 where the hardware has it."""
     rl_precision: str
@@ -262,7 +263,8 @@ class TrainerConfig:
                 f"trainer.loggers: {name} is neither tensorboard nor wandb; metrics.csv is "
                 "always written",
             )
+        require(self.devices > 0, f"trainer.devices={self.devices} must be positive")
         require(
-            self.devices == 1,
-            f"trainer.devices={self.devices}: only one works, each would read one batch",
+            self.devices == 1 or self.accelerator != "mps",
+            f"trainer.devices={self.devices}: mps has one device",
         )

@@ -38,12 +38,14 @@ class LanguageModel(L.LightningModule):
         routes: list[Tensor] = []
         logits = self.model(batch.inputs, routes=routes)
         nats = masked_nll(logits, batch.targets, batch.mask)
-        loss = nats / batch.mask.sum()
-        check_finite(loss, "loss", self.label, self.global_step)
-        self._losses, self._routing = {"loss": loss.detach()}, {}
+        total, targets, plies = self._over_all_ranks(
+            nats.detach(), batch.mask.sum(), moves_begun(batch.inputs, batch.targets, batch.mask)
+        )
+        loss = nats / targets * self.trainer.world_size  # gradients are averaged over the ranks
+        self._losses, self._routing = {"loss": total / targets}, {}
+        check_finite(self._losses["loss"], "loss", self.label, self.global_step)
         if self.games:
-            plies = moves_begun(batch.inputs, batch.targets, batch.mask)
-            self._losses["nats_per_ply"] = nats.detach() / plies
+            self._losses["nats_per_ply"] = total / plies
         if routes:
             config = self.model.config
             read = batch.inputs != self.schedule.pad
@@ -53,6 +55,11 @@ class LanguageModel(L.LightningModule):
             self._routing = {"router_balance": balance.detach(), **use_of_experts(counts)}
             loss = loss + config.router_aux * balance
         return loss
+
+    def _over_all_ranks(self, *values: Tensor) -> Tensor:
+        """Sums over the processes that train together: one float for each value."""
+        ours = torch.stack([value.float() for value in values])
+        return self.trainer.strategy.reduce(ours, reduce_op="sum")
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Clip, and log. Lightning itself refuses to clip for a fused optimiser."""

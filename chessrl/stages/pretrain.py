@@ -7,6 +7,7 @@ from chessrl.config import OptimConfig, Run
 from chessrl.policy.transformer import Transformer
 from chessrl.policy.weights import new_model, save_model
 from chessrl.stages.batches import Dataset, Schedule
+from chessrl.stages.group import group, share
 from chessrl.stages.language import LanguageModel
 from chessrl.stages.runs import folder, inherited, parent, working
 from chessrl.stages.training import fit
@@ -50,15 +51,19 @@ def train_on_documents(
 ) -> Result:
     """Train, save the weights and write the result: the common part of pretraining and SFT.
 
+    In a group of processes rank 0 alone writes; the others return an empty result.
+
     Args:
         games: the documents are games, so that a loss per ply makes sense.
     """
-    save_model(out.checkpoints / "start.safetensors", model, tokens.VOCABULARY_HASH)
+    place = group()
+    if place.leads:
+        save_model(out.checkpoints / "start.safetensors", model, tokens.VOCABULARY_HASH)
     module = LanguageModel(model, schedule, optim, stage, games=games)
     shown = {"nats/token": "loss"} | ({"nats/ply": "nats_per_ply"} if games else {})
     seconds = fit(
         module,
-        schedule.batch,
+        lambda step: share(schedule.batch(step), place.rank, place.size),
         label=stage,
         steps=len(schedule),
         folder=out,
@@ -70,8 +75,10 @@ def train_on_documents(
         counted="tokens",
         watched=True,
     )
-    save_model(out.checkpoints / "model.safetensors", model, tokens.VOCABULARY_HASH)
     result = inherited(run, stage)
+    if not place.leads:
+        return result
+    save_model(out.checkpoints / "model.safetensors", model, tokens.VOCABULARY_HASH)
     result.model = model.config.name
     result.n_params = compute.parameters(model.config, VOCABULARY_SIZE)
     result.tokens[stage] = float(schedule.tokens)

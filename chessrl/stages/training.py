@@ -14,6 +14,7 @@ from chessrl.config import InputError, Run, TrainerConfig
 from chessrl.progress import say
 from chessrl.stages.checkpoints import AtomicCheckpoints, Checkpoints, last_checkpoint, step_of
 from chessrl.stages.divergence import Divergence
+from chessrl.stages.group import group, placement
 from chessrl.stages.logs import MetricsTable, check_loggers, extra_loggers
 from chessrl.stages.watch import Watch
 
@@ -55,6 +56,7 @@ def fit(
     Returns:
         Seconds spent in training, earlier parts included.
     """
+    place = group()
     resume = last_checkpoint(folder.checkpoints)
     if resume is not None:
         say(f"{label}: going on from {resume}")
@@ -69,19 +71,20 @@ def fit(
     )
     if divergence is not None:
         divergence.checkpoints = keep
+    where = placement(config, place)
+    where["plugins"] += [AtomicCheckpoints()]
+    loggers = [table, *extra_loggers(config, folder, label, done)] if place.leads else []
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="lightning")
         trainer = L.Trainer(
-            accelerator=config.accelerator,
-            devices=config.devices,
+            **where,
             precision=precision,
             max_steps=steps,
-            logger=[table, *extra_loggers(config, folder, label, done)],
+            logger=loggers,
             log_every_n_steps=log_every,
             callbacks=[watch, *([] if divergence is None else [divergence]), keep],
             enable_progress_bar=False,
             enable_model_summary=False,
-            plugins=[AtomicCheckpoints()],
             use_distributed_sampler=False,
         )
         try:
@@ -103,6 +106,10 @@ def on_this_machine(run: Run) -> Run:
     if not there[trainer.accelerator]:
         raise InputError(
             f"trainer.accelerator={trainer.accelerator}: there is none on this machine"
+        )
+    if trainer.accelerator == "cuda" and trainer.devices > torch.cuda.device_count():
+        raise InputError(
+            f"trainer.devices={trainer.devices}: this machine has {torch.cuda.device_count()}"
         )
     check_loggers(trainer)
     if trainer.precision != "auto":
