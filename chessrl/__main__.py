@@ -2,33 +2,51 @@
 
 import dataclasses
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import hydra
 import torch
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from chessrl.config import InputError, Run, parse
-from chessrl.progress import say
+from chessrl.progress import say, silence
 from chessrl.report.describe import describe
 from chessrl.report.tables import print_table, write_results
 from chessrl.scaling.collect import collect, tidy
 from chessrl.sources import resolve
-from chessrl.stages.pipeline import STAGES, pipeline
+from chessrl.stages.group import check_group, group, take_place
+from chessrl.stages.launch import INTERRUPTED, SPREAD
+from chessrl.stages.pipeline import perform, pipeline
 from chessrl.stages.training import on_this_machine, quiet
 
 FETCHING = ("prepare", "pipeline", "mine")
 """Stages that may download what the data group names; the others take what is there."""
 
 
-def work(run: Run) -> None:
-    """Do the job that a configuration names."""
+LEADER_SPEAKS = 5.0
+"""Seconds that the other ranks leave to rank 0 to say what is wrong; it ends them by ending."""
+
+
+def work(run: Run, overrides: Sequence[str]) -> None:
+    """Do the job that a configuration names.
+
+    Args:
+        overrides: the command line it comes from, for processes on other devices.
+    """
+    check_group(run.trainer, place := group())
+    if place.started_by:
+        if run.stage not in SPREAD:
+            raise InputError(f"stage={run.stage} works in one process, not in {place.size}")
+        take_place(run.trainer)
     folder = Path(run.out or run.outputs)
     if _needs_data(run):
         data = resolve(run.data, fetch=run.stage in FETCHING)
         run = dataclasses.replace(run, data=data)
     if run.stage == "pipeline":
-        results = pipeline(run)
+        results = pipeline(run, overrides)
         folder = folder / run.run
         print_table(results, title=f"{run.run}, seed {run.seed}")
     elif run.stage == "describe":
@@ -38,7 +56,9 @@ def work(run: Run) -> None:
         results = collect(run.runs)
         print_table(results, title=run.runs)
     else:
-        print_table([STAGES[run.stage](run)], title=run.stage)
+        result = perform(run, run.stage, overrides)
+        if not place.started_by:
+            print_table([result], title=run.stage)
         return
     write_results(folder, tidy(results), results)
     say(f"written: {folder / 'results.csv'} and {folder / 'results.md'}")
@@ -60,15 +80,21 @@ CONF = Path(__file__).resolve().parent.parent / "conf"
 def main(config: DictConfig) -> None:
     """Entry point; bad input ends with one line and exit status 2."""
     quiet()
+    place = group()
+    if not place.leads:
+        silence()
     torch.set_float32_matmul_precision("highest")
     try:
-        work(on_this_machine(parse(config)))
+        work(on_this_machine(parse(config)), list(HydraConfig.get().overrides.task))
     except (InputError, FileNotFoundError) as error:
-        say(f"chessrl: {error}")
+        if not place.leads:
+            time.sleep(LEADER_SPEAKS)
+        print(f"chessrl: {error}", file=sys.stderr, flush=True)
         sys.exit(2)
     except KeyboardInterrupt:
-        say("chessrl: stopped; the same command goes on from the last checkpoint")
-        sys.exit(130)
+        if not place.started_by:
+            say("chessrl: stopped; the same command goes on from the last checkpoint")
+        sys.exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -184,9 +184,10 @@ class RunFolder:
             InputError: it belongs to another run.
         """
         file = self.path / "result.json"
-        if not file.exists():
+        try:
+            result = Result.read(file)
+        except FileNotFoundError:
             return None
-        result = Result.read(file)
         self._refuse_other(result.identity)
         return result
 

@@ -87,4 +87,10 @@ def say_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]])
 
 def say(text: str) -> None:
     """A line for the person who watches."""
-    print(text, file=sys.stderr, flush=True)
+    if not console.quiet:
+        print(text, file=sys.stderr, flush=True)
+
+
+def silence() -> None:
+    """Say nothing from now on: another process of the group speaks."""
+    console.quiet = True

@@ -71,6 +71,16 @@ class Run:
             or self.stage not in ("pipeline", "prepare", "pretrain", "mine", "import"),
             f"checkpoint= cannot be used with stage={self.stage}",
         )
+        many = self.trainer.devices > 1
+        require(
+            not many or self.stage != "rl",
+            f"trainer.devices={self.trainer.devices}: rl works on one device",
+        )
+        require(
+            not many or self.model.experts == 0,
+            f"trainer.devices={self.trainer.devices}: models with experts train on one device, "
+            "since their load-balancing loss is of the whole batch",
+        )
         require(
             (self.source is not None) == (self.stage == "import"),
             "stage=import needs source=FOLDER, the model to read"

@@ -1,7 +1,7 @@
 """Settings of the prompt and of the stages that train and measure the model."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from chessrl.config.base import operational, require
 
@@ -243,12 +243,18 @@ class TrainerConfig:
 
     accelerator: str
     devices: int
+    """Devices of one machine; pretraining and SFT start a process for each."""
     precision: str
     """Of pretraining and SFT: 32-true, bf16-mixed, or auto: bf16 where the hardware has it."""
     rl_precision: str
     """Of RL, its sampling included: 32-true or bf16-mixed."""
     compile: str = operational("auto")
     """Compile the blocks in pretraining and SFT: on, off, or auto: where it gains time."""
+    divergence: float = operational(1.0)
+    """Nats by which the smoothed loss may rise above its best in pretraining and SFT before the
+    run is stopped; 0 never stops it."""
+    loggers: list[str] = field(default_factory=list, metadata={"operational": True})
+    """Where measures go beside metrics.csv: tensorboard, wandb."""
 
     def __post_init__(self) -> None:
         require(
@@ -263,11 +269,19 @@ class TrainerConfig:
             self.rl_precision in ("32-true", "bf16-mixed"),
             f"trainer.rl_precision={self.rl_precision}: 32-true or bf16-mixed",
         )
+        require(self.divergence >= 0, f"trainer.divergence={self.divergence} is negative")
+        for name in self.loggers:
+            require(
+                name in ("tensorboard", "wandb"),
+                f"trainer.loggers: {name} is neither tensorboard nor wandb; metrics.csv is "
+                "always written",
+            )
+        require(self.devices > 0, f"trainer.devices={self.devices} must be positive")
         require(
             self.compile in ("auto", "on", "off"),
             f"trainer.compile={self.compile}: auto, on or off",
         )
         require(
-            self.devices == 1,
-            f"trainer.devices={self.devices}: only one works, each would read one batch",
+            self.devices == 1 or self.accelerator != "mps",
+            f"trainer.devices={self.devices}: mps has one device",
         )

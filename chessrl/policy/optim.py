@@ -60,8 +60,8 @@ def build_optimizer(model: nn.Module, config: OptimConfig) -> Optimizer:
             decayed.append(parameter)
     adamw = AdamW(
         [
-            {"params": decayed, "weight_decay": config.weight_decay},
-            {"params": plain, "weight_decay": 0.0},
+            {"params": decayed, "weight_decay": config.weight_decay, "name": "decayed"},
+            {"params": plain, "weight_decay": 0.0, "name": "plain"},
         ],
         lr=config.lr,
         betas=(config.beta1, config.beta2),
@@ -69,7 +69,20 @@ def build_optimizer(model: nn.Module, config: OptimConfig) -> Optimizer:
     )
     if config.name == "adamw":
         return adamw
-    return MuonAdamW(Muon(matrices, lr=config.matrix_lr, weight_decay=config.weight_decay), adamw)
+    muon = Muon(
+        [{"params": matrices, "name": "matrices"}],
+        lr=config.matrix_lr,
+        weight_decay=config.weight_decay,
+    )
+    return MuonAdamW(muon, adamw)
+
+
+def rates_of(optimizer: Optimizer) -> dict[str, float]:
+    """The rate of each group of parameters as it stands: `lr_matrices`, `lr_decayed`, `lr_plain`.
+
+    `matrices` are Muon's, `decayed` and `plain` AdamW's with and without weight decay.
+    """
+    return {f"lr_{group['name']}": float(group["lr"]) for group in optimizer.param_groups}
 
 
 def schedule(config: OptimConfig, steps: int) -> Callable[[int], float]:

@@ -22,6 +22,7 @@ from chessrl.policy.transformer import Transformer
 from chessrl.policy.weights import load_model
 from chessrl.progress import Meter
 from chessrl.stages.batches import Dataset, in_order
+from chessrl.stages.plies import moves_begun
 from chessrl.stages.rollouts import Rollout, play, seeded
 from chessrl.stages.runs import folder, inherited, parent, weights_file, working
 from chessrl.stages.traces import selected
@@ -129,15 +130,12 @@ def game_loss(model: Transformer, games: Dataset, context: int, at_most: float) 
         at_most: tokens read; 0 means all.
     """
     nats = targets = plies = read = 0.0
-    openers = torch.tensor([tokens.begins_move([], i) for i in range(len(tokens.TOKENS))])
     device = model.head.weight.device
-    promotes = tokens.ID["="]
     for batch in in_order(games, 16384, context, tokens.PAD):
         logits = model(batch.inputs.to(device)).cpu()
         nats += float(masked_nll(logits, batch.targets, batch.mask))
         targets += float(batch.mask.sum())
-        begun = openers[batch.targets] & (batch.inputs != promotes) & batch.mask
-        plies += float(begun.sum())
+        plies += float(moves_begun(batch.inputs, batch.targets, batch.mask))
         read += batch.tokens
         if at_most and read >= at_most:
             break

@@ -1,10 +1,14 @@
 """The whole pipeline: every stage in turn, the model measured after each training stage."""
 
+import dataclasses
+from collections.abc import Sequence
+
 from chessrl.artifacts import Result
 from chessrl.config import Run
 from chessrl.progress import say
 from chessrl.stages.evaluate import evaluate
 from chessrl.stages.exporting import export, import_model
+from chessrl.stages.launch import SPREAD, launch, needs_group
 from chessrl.stages.mine import mine
 from chessrl.stages.prepare import prepare
 from chessrl.stages.pretrain import pretrain
@@ -26,20 +30,36 @@ STAGES = {
 }
 
 
-def pipeline(run: Run) -> list[Result]:
-    """Run what has not been run yet; results in the order of the stages."""
+def pipeline(run: Run, overrides: Sequence[str] = ()) -> list[Result]:
+    """Run what has not been run yet; results in the order of the stages.
+
+    `overrides` as in `perform`.
+    """
     results = []
     for stage in ("prepare", "pretrain", "traces", "sft", "rl"):
-        results.append(_do(with_stage(run, stage), stage))
+        results.append(_do(with_stage(run, stage), stage, overrides))
         if stage in TRAINED:
-            results.append(_do(with_stage(run, "evaluate", stage), "evaluate"))
+            results.append(_do(with_stage(run, "evaluate", stage), "evaluate", overrides))
     return results
 
 
-def _do(run: Run, stage: str) -> Result:
+def perform(run: Run, stage: str, overrides: Sequence[str] = ()) -> Result:
+    """Do one stage, on all its devices.
+
+    Args:
+        overrides: the command line of the job, for the processes that have to be started.
+    """
+    if needs_group(run, stage) and folder(run, stage).finished is None:
+        launch(run, stage, overrides)
+    if stage not in SPREAD and run.trainer.devices > 1:
+        run = dataclasses.replace(run, trainer=dataclasses.replace(run.trainer, devices=1))
+    return STAGES[stage](run)
+
+
+def _do(run: Run, stage: str, overrides: Sequence[str]) -> Result:
     out = folder(run, stage)
     known = out.finished is not None
-    result = STAGES[stage](run)
+    result = perform(run, stage, overrides)
     name = f"{stage} of {run.evaluate.of}" if stage == "evaluate" else stage
     state = "was finished before" if known else f"took {result.seconds:.0f} s"
     say(f"{name}: {state}, {out.path}")

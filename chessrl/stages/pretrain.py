@@ -8,6 +8,7 @@ from chessrl.policy.machine import compile_blocks
 from chessrl.policy.transformer import Transformer
 from chessrl.policy.weights import new_model, save_model
 from chessrl.stages.batches import Dataset, Schedule
+from chessrl.stages.group import group
 from chessrl.stages.language import LanguageModel
 from chessrl.stages.runs import folder, inherited, parent, working
 from chessrl.stages.training import fit, worth_compiling
@@ -33,7 +34,7 @@ def pretrain(run: Run) -> Result:
     with working(run, out, "pretrain"):
         return train_on_documents(
             run, "pretrain", out, model, schedule, config.optim,
-            microbatch_tokens=config.microbatch_tokens,
+            games=True, microbatch_tokens=config.microbatch_tokens,
             checkpoint_every=config.checkpoint_every, log_every=config.log_every,
         )  # fmt: skip
 
@@ -46,20 +47,32 @@ def train_on_documents(
     schedule: Schedule,
     optim: OptimConfig,
     *,
+    games: bool,
     microbatch_tokens: int,
     checkpoint_every: int,
     log_every: int,
 ) -> Result:
-    """Train, save the weights and write the result: the common part of pretraining and SFT."""
-    save_model(out.checkpoints / "start.safetensors", model, tokens.VOCABULARY_HASH)
+    """Train, save the weights and write the result: the common part of pretraining and SFT.
+
+    In a group of processes rank 0 alone writes; the others return an empty result.
+
+    Args:
+        games: the documents are games, so that a loss per ply makes sense.
+        microbatch_tokens: places in one backward pass of a process.
+    """
+    place = group()
+    if place.leads:
+        save_model(out.checkpoints / "start.safetensors", model, tokens.VOCABULARY_HASH)
     active = compute.active_parameters(model.config, VOCABULARY_SIZE)
     flops = compute.training_flops(active, schedule.tokens)
     if worth_compiling(run.trainer, flops):
         compile_blocks(model)
-    module = LanguageModel(model, schedule, optim, stage)
+    module = LanguageModel(model, schedule, optim, stage, games=games)
+    rows = -(-schedule.rows // place.size)
+    shown = {"nats/token": "loss"} | ({"nats/ply": "nats_per_ply"} if games else {})
     seconds = fit(
         module,
-        schedule.batch,
+        lambda step: schedule.batch(step).part(place.rank, place.size),
         label=stage,
         steps=len(schedule),
         folder=out,
@@ -67,11 +80,15 @@ def train_on_documents(
         precision=run.trainer.precision,
         checkpoint_every=checkpoint_every,
         log_every=log_every,
-        shown=("loss",),
-        parts=-(-schedule.rows // max(microbatch_tokens // schedule.context, 1)),
+        shown=shown,
+        counted="tokens",
+        watched=True,
+        parts=-(-rows // max(microbatch_tokens // schedule.context, 1)),
     )
-    save_model(out.checkpoints / "model.safetensors", model, tokens.VOCABULARY_HASH)
     result = inherited(run, stage)
+    if not place.leads:
+        return result
+    save_model(out.checkpoints / "model.safetensors", model, tokens.VOCABULARY_HASH)
     result.model = model.config.name
     result.n_params = compute.parameters(model.config, VOCABULARY_SIZE)
     result.tokens[stage] = float(schedule.tokens)

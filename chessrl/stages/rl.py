@@ -31,7 +31,7 @@ from chessrl.policy.losses import (
     sample_mean,
     token_logprobs,
 )
-from chessrl.policy.optim import build_optimizer, build_schedule
+from chessrl.policy.optim import build_optimizer, build_schedule, rates_of
 from chessrl.policy.transformer import Transformer
 from chessrl.policy.weights import load_model, save_model
 from chessrl.stages.rollouts import Rollout, play, seeded
@@ -68,7 +68,9 @@ def rl(run: Run) -> Result:
             precision=run.trainer.rl_precision,
             checkpoint_every=config.checkpoint_every,
             log_every=1,
-            shown=("reward", "mixed", "response_tokens"),
+            shown={name: name for name in ("reward", "mixed", "response_tokens")},
+            counted="rollout_tokens",
+            watched=False,
         )
         save_model(out.checkpoints / "model.safetensors", model, tokens.VOCABULARY_HASH)
         result = inherited(run, "rl")
@@ -221,7 +223,7 @@ class PuzzleRL(L.LightningModule):
             clipped.append(((ratio - 1).abs() > config.clip).float())
             kls.append(kl.detach()[rows.mask])
         check_finite(loss, "loss", "rl", self.global_step)
-        measures = {"loss": loss, "lr": torch.tensor(optimizer.param_groups[0]["lr"])}
+        measures = {"loss": loss} | rates_of(optimizer)
         if parts:
             norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.optim.clip)
             check_finite(norm, "gradient", "rl", self.global_step)

@@ -19,6 +19,7 @@ from chessrl.board.tokens import VOCABULARY_HASH
 from chessrl.config import InputError, Run
 from chessrl.policy.foreign import fingerprint
 from chessrl.sources import content_hash
+from chessrl.stages.group import group
 
 PARENTS = {
     "mine": (),
@@ -121,7 +122,13 @@ def weights_file(run: Run, stage: str) -> Path:
 
 @contextlib.contextmanager
 def working(run: Run, out: RunFolder, stage: str) -> Iterator[None]:
-    """Work on a stage in its folder; an error leaves a result that says what failed."""
+    """Work on a stage in its folder; an error leaves a result that says what failed.
+
+    In a group of processes rank 0 alone claims the folder.
+    """
+    if not group().leads:
+        yield
+        return
     with out.started(run, {"stage": stage, "parents": parents(run, stage)}):
         try:
             yield

@@ -28,6 +28,6 @@ def sft(run: Run) -> Result:
     with working(run, out, "sft"):
         return train_on_documents(
             run, "sft", out, model.train(), schedule, config.optim,
-            microbatch_tokens=config.microbatch_tokens,
+            games=False, microbatch_tokens=config.microbatch_tokens,
             checkpoint_every=config.checkpoint_every, log_every=config.log_every,
         )  # fmt: skip
