@@ -64,11 +64,11 @@ SETTINGS = (
 
 @pytest.fixture(autouse=True)
 def absurd_rate(monkeypatch):
-    """A rate that is a thousand times too high after so many steps."""
+    """A rate that is a hundred times too high after so many steps."""
     monkeypatch.setattr(
         language,
         "build_schedule",
-        lambda optimizer, *_: LambdaLR(optimizer, lambda step: 1.0 if step < HEALTHY else 1e3),
+        lambda optimizer, *_: LambdaLR(optimizer, lambda step: 1.0 if step < HEALTHY else 1e2),
     )
 
 
@@ -95,7 +95,7 @@ def test_a_diverging_run_leaves_a_sound_checkpoint_also_when_resumed(
 
     def until_killed(self):
         for number, batch in enumerate(unpatched(self)):
-            if number == HEALTHY + 12:
+            if number == HEALTHY + 5:
                 raise RuntimeError("killed")
             yield batch
 
