@@ -1,5 +1,6 @@
 """The check of a GPU runs on the CPU too, and says what it should."""
 
+import os
 import re
 import subprocess
 import sys
@@ -12,7 +13,8 @@ def test_it_runs_on_the_cpu_and_agrees_with_itself():
     options = "--device cpu --models 100k --seconds 0.2 --rows 2 --length 64 --sampled-rows 4"
     done = subprocess.run(
         [sys.executable, ROOT / "benchmarks" / "gpu.py", *options.split(), "--steps", "3"],
-        cwd=ROOT, capture_output=True, text=True, timeout=120,
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     said = done.stdout
