@@ -2,8 +2,9 @@
 
     python dying.py HOW STEP JOURNAL key=value ...
 
-HOW is `never`, `step` (kill -9 before that step, from 0) or `save` (kill -9 when half of the
-checkpoint of that step is written). JOURNAL gets a line per batch read: its step and its content.
+HOW is `never`, `step` (kill -9 when the batch of that step, from 0, is asked for) or
+`save` (kill -9 when half of the checkpoint of that step is written).
+JOURNAL gets a line per batch read: its step and its content.
 """
 
 import hashlib

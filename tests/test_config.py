@@ -51,7 +51,8 @@ def test_named_files_become_a_run(configure):
         ("trainer.precision=16-mixed", "trainer.precision"),
         ("trainer.rl_precision=bf16-true", "trainer.rl_precision"),
         ("trainer.accelerator=tpu", "trainer.accelerator"),
-        ("trainer.devices=2", "trainer.devices"),
+        ("trainer.devices=0", "trainer.devices"),
+        ("trainer.divergence=-1", "trainer.divergence"),
         ("checkpoint=x", "checkpoint"),
     ],
 )
