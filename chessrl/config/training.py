@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field
 
-from chessrl.config.base import operational, require
+from chessrl.config.base import added, operational, require
 
 MODELS_OF = ("pretrain", "sft", "rl")
 
@@ -27,7 +27,7 @@ class PromptConfig:
 
 @dataclass(kw_only=True)
 class OptimConfig:
-    """Optimiser and schedule: linear warm-up, then cosine decay."""
+    """Optimiser and schedule: linear warm-up, then a cosine, or constant and decayed at the end."""
 
     name: str
     """`adamw`, or `muon`: Muon for the matrices of the blocks, AdamW for everything else."""
@@ -35,10 +35,16 @@ class OptimConfig:
     """Peak rate of AdamW's parameters."""
     matrix_lr: float = 0.0
     """Peak rate of Muon's parameters."""
+    schedule: str = added("cosine")
+    """`cosine`, or `wsd`: warm-up, stable, decay, whose trunk is shared by runs of any length."""
     final: float = 0.1
     """Rate at the end, as a share of the peak; 1 keeps it constant after the warm-up."""
     warmup: float = 0.05
-    """Share of the steps that warm up."""
+    """Share of the steps that warm up, of a cosine."""
+    warmup_steps: int = added(0)
+    """Steps that warm up, of wsd: as many however long the run."""
+    decay: float = added(0.0)
+    """Share of the steps that decay, of wsd."""
     weight_decay: float = 0.1
     beta1: float = 0.9
     beta2: float = 0.95
@@ -52,6 +58,19 @@ class OptimConfig:
             (self.matrix_lr > 0) == (self.name == "muon"),
             f"optim.matrix_lr={self.matrix_lr} must be positive with muon and 0 without",
         )
+        require(
+            self.schedule in ("cosine", "wsd"), f"optim.schedule={self.schedule}: cosine or wsd"
+        )
+        require(
+            self.schedule == "cosine" or self.warmup == 0,
+            f"optim.warmup={self.warmup} is for a cosine: wsd has optim.warmup_steps, set it to 0",
+        )
+        require(
+            self.schedule == "wsd" or (self.warmup_steps, self.decay) == (0, 0),
+            "optim.warmup_steps and optim.decay are for optim.schedule=wsd",
+        )
+        require(self.warmup_steps >= 0, f"optim.warmup_steps={self.warmup_steps} is negative")
+        require(0 <= self.decay < 1, f"optim.decay={self.decay} is not in [0, 1)")
         require(0 <= self.warmup < 1, f"optim.warmup={self.warmup} is not in [0, 1)")
         require(0 <= self.final <= 1, f"optim.final={self.final} is not in [0, 1]")
         require(self.clip > 0, f"optim.clip={self.clip} must be positive")
@@ -97,6 +116,10 @@ class PretrainConfig:
             0 < self.tokens < math.inf, f"pretrain.tokens={self.tokens} must be positive and finite"
         )
         require(self.context > 1, f"pretrain.context={self.context} must exceed 1")
+        require(
+            self.optim.schedule == "cosine" or self.optim.decay > 0,
+            "pretrain.optim.decay must be positive with wsd: the share of the steps that decay",
+        )
         _require_rows("pretrain", self.batch_tokens, self.context, self.microbatch_tokens)
         require(min(self.checkpoint_every, self.log_every) > 0, "pretrain: intervals must be > 0")
 
@@ -164,6 +187,7 @@ class SftConfig:
     def __post_init__(self) -> None:
         require(0 < self.epochs < math.inf, f"sft.epochs={self.epochs} must be positive and finite")
         require(self.context > 1, f"sft.context={self.context} must exceed 1")
+        require(self.optim.schedule == "cosine", "sft.optim.schedule: only a cosine")
         _require_rows("sft", self.batch_tokens, self.context, self.microbatch_tokens)
         require(min(self.checkpoint_every, self.log_every) > 0, "sft: intervals must be > 0")
 
@@ -193,6 +217,7 @@ class RlConfig:
 
     def __post_init__(self) -> None:
         require(self.steps > 0, f"rl.steps={self.steps} must be positive")
+        require(self.optim.schedule == "cosine", "rl.optim.schedule: only a cosine")
         require(self.prompts > 0, f"rl.prompts={self.prompts} must be positive")
         require(
             self.group_size > 1, f"rl.group_size={self.group_size}: a group needs two to compare"

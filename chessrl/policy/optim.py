@@ -86,16 +86,28 @@ def rates_of(optimizer: Optimizer) -> dict[str, float]:
 
 
 def schedule(config: OptimConfig, steps: int) -> Callable[[int], float]:
-    """Share of the peak rate at each step from 0: linear warm-up, cosine to `final` at the last."""
-    warm = round(config.warmup * steps)
+    """Share of the peak rate at each step from 0: linear warm-up, and `final` at the last.
+
+    Between them a cosine; or with `wsd` the peak until the last `decay` of the steps, which fall by
+    1 - sqrt of what is done of them (arXiv 2405.18392).
+    """
+    stable = config.schedule == "wsd"
+    warm = config.warmup_steps if stable else round(config.warmup * steps)
+    begin = branching_step(config, steps) if stable else warm
 
     def share(step: int) -> float:
         if step < warm:
             return (step + 1) / (warm + 1)
-        done = min((step - warm) / max(steps - 1 - warm, 1), 1.0)
-        return config.final + (1 - config.final) * (1 + math.cos(math.pi * done)) / 2
+        done = min(max(step - begin, 0) / max(steps - 1 - begin, 1), 1.0)
+        left = 1 - math.sqrt(done) if stable else (1 + math.cos(math.pi * done)) / 2
+        return config.final + (1 - config.final) * left
 
     return share
+
+
+def branching_step(config: OptimConfig, steps: int) -> int:
+    """Step at which a run of so many with `wsd` begins to decay."""
+    return steps - round(config.decay * steps)
 
 
 def build_schedule(optimizer: Optimizer, config: OptimConfig, steps: int) -> LambdaLR:

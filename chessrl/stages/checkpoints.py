@@ -1,5 +1,6 @@
 """Checkpoints of training: they appear whole, are checked when read, and a sound one is kept."""
 
+import math
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -44,9 +45,14 @@ def checkpoints_in(folder: Path) -> list[Path]:
     return sorted(folder.glob("step-*.ckpt"), key=step_of)
 
 
-def last_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint that can be read; damaged ones are named and passed over."""
+def last_checkpoint(folder: Path, at_most: float = math.inf) -> Path | None:
+    """The newest checkpoint of at most so many steps that can be read.
+
+    Damaged ones are named and passed over.
+    """
     for path in reversed(checkpoints_in(folder)):
+        if step_of(path) > at_most:
+            continue
         try:
             with zipfile.ZipFile(path) as archive:
                 damaged = archive.testzip()  # checksums, which torch.load does not look at
@@ -56,6 +62,11 @@ def last_checkpoint(folder: Path) -> Path | None:
             return path
         say(f"{path} is damaged ({damaged}), going back to the one before")
     return None
+
+
+def newest(*paths: Path | None) -> Path | None:
+    """The checkpoint of the most steps."""
+    return max((path for path in paths if path is not None), key=step_of, default=None)
 
 
 class Checkpoints(Checkpoint):

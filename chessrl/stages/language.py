@@ -1,19 +1,24 @@
 """Next-token training under Lightning: pretraining and SFT are one step on different data."""
 
+from pathlib import Path
+
 import lightning as L
 import torch
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
-from chessrl.config import OptimConfig
+from chessrl.artifacts import RunFolder
+from chessrl.config import OptimConfig, Run
 from chessrl.policy.experts import balance_loss, counts_of, use_of_experts
 from chessrl.policy.losses import masked_nll
+from chessrl.policy.machine import compile_blocks
 from chessrl.policy.optim import build_optimizer, build_schedule, rates_of
 from chessrl.policy.transformer import Transformer
 from chessrl.stages.batches import Batch, Schedule
+from chessrl.stages.group import group
 from chessrl.stages.plies import moves_begun
-from chessrl.stages.training import check_finite
+from chessrl.stages.training import check_finite, fit, worth_compiling
 
 
 class LanguageModel(L.LightningModule):
@@ -97,3 +102,51 @@ class LanguageModel(L.LightningModule):
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
         }
+
+
+def fit_documents(
+    run: Run,
+    label: str,
+    out: RunFolder,
+    model: Transformer,
+    schedule: Schedule,
+    optim: OptimConfig,
+    *,
+    steps: int,
+    flops: float,
+    games: bool,
+    microbatch_tokens: int,
+    checkpoint_every: int,
+    log_every: int,
+    start: Path | None = None,
+    end: Path | None = None,
+) -> float:
+    """Train a model on the first steps of a schedule; seconds as `fit` has them.
+
+    Args:
+        flops: what it comes to, which decides whether compiling is worth its time.
+        games: the documents are games, so that a loss per ply makes sense.
+        microbatch_tokens: places in one backward pass of a process.
+        start, end: checkpoints, as in `fit`.
+    """
+    place = group()
+    if worth_compiling(run.trainer, flops):
+        compile_blocks(model)
+    rows = -(-schedule.rows // place.size)
+    return fit(
+        LanguageModel(model, schedule, optim, label, games=games),
+        lambda step: schedule.batch(step).part(place.rank, place.size),
+        label=label,
+        steps=steps,
+        folder=out,
+        config=run.trainer,
+        precision=run.trainer.precision,
+        checkpoint_every=checkpoint_every,
+        log_every=log_every,
+        shown={"nats/token": "loss"} | ({"nats/ply": "nats_per_ply"} if games else {}),
+        counted="tokens",
+        watched=True,
+        parts=-(-rows // max(microbatch_tokens // schedule.context, 1)),
+        start=start,
+        end=end,
+    )

@@ -1,17 +1,18 @@
 """Second stage: the model learns to continue human games."""
 
+from pathlib import Path
+
 from chessrl import compute
 from chessrl.artifacts import Result, RunFolder
 from chessrl.board import tokens
 from chessrl.config import OptimConfig, Run
-from chessrl.policy.machine import compile_blocks
 from chessrl.policy.transformer import Transformer
 from chessrl.policy.weights import new_model, save_model
 from chessrl.stages.batches import Dataset, Schedule
 from chessrl.stages.group import group
-from chessrl.stages.language import LanguageModel
+from chessrl.stages.language import fit_documents
 from chessrl.stages.runs import folder, inherited, parent, working
-from chessrl.stages.training import fit, worth_compiling
+from chessrl.stages.trunk import branch_off, continue_metrics, spent_before
 
 VOCABULARY_SIZE = len(tokens.TOKENS)
 
@@ -31,11 +32,14 @@ def pretrain(run: Run) -> Result:
         tokens=config.tokens,
     )
     model = new_model(run.model, VOCABULARY_SIZE, run.seed)
+    start = branch_off(run, schedule) if config.optim.schedule == "wsd" else None
     with working(run, out, "pretrain"):
+        if start is not None:
+            continue_metrics(run, out, start)
         return train_on_documents(
             run, "pretrain", out, model, schedule, config.optim,
             games=True, microbatch_tokens=config.microbatch_tokens,
-            checkpoint_every=config.checkpoint_every, log_every=config.log_every,
+            checkpoint_every=config.checkpoint_every, log_every=config.log_every, start=start,
         )  # fmt: skip
 
 
@@ -51,6 +55,7 @@ def train_on_documents(
     microbatch_tokens: int,
     checkpoint_every: int,
     log_every: int,
+    start: Path | None = None,
 ) -> Result:
     """Train, save the weights and write the result: the common part of pretraining and SFT.
 
@@ -59,34 +64,20 @@ def train_on_documents(
     Args:
         games: the documents are games, so that a loss per ply makes sense.
         microbatch_tokens: places in one backward pass of a process.
+        start: training state to go on from, that of a trunk; its steps cost this run nothing.
     """
-    place = group()
-    if place.leads:
+    leads = group().leads
+    if leads:
         save_model(out.checkpoints / "start.safetensors", model, tokens.VOCABULARY_HASH)
     active = compute.active_parameters(model.config, VOCABULARY_SIZE)
     flops = compute.training_flops(active, schedule.tokens)
-    if worth_compiling(run.trainer, flops):
-        compile_blocks(model)
-    module = LanguageModel(model, schedule, optim, stage, games=games)
-    rows = -(-schedule.rows // place.size)
-    shown = {"nats/token": "loss"} | ({"nats/ply": "nats_per_ply"} if games else {})
-    seconds = fit(
-        module,
-        lambda step: schedule.batch(step).part(place.rank, place.size),
-        label=stage,
-        steps=len(schedule),
-        folder=out,
-        config=run.trainer,
-        precision=run.trainer.precision,
-        checkpoint_every=checkpoint_every,
-        log_every=log_every,
-        shown=shown,
-        counted="tokens",
-        watched=True,
-        parts=-(-rows // max(microbatch_tokens // schedule.context, 1)),
-    )
+    seconds = fit_documents(
+        run, stage, out, model, schedule, optim,
+        steps=len(schedule), flops=flops, games=games, microbatch_tokens=microbatch_tokens,
+        checkpoint_every=checkpoint_every, log_every=log_every, start=start,
+    )  # fmt: skip
     result = inherited(run, stage)
-    if not place.leads:
+    if not leads:
         return result
     save_model(out.checkpoints / "model.safetensors", model, tokens.VOCABULARY_HASH)
     result.model = model.config.name
@@ -103,6 +94,7 @@ def train_on_documents(
         "epochs": schedule.epochs,
         "padding": schedule.padding,
         "documents_left_out": float(schedule.left_out),
+        "flops_spent": flops - spent_before(schedule, active, start),
     }
     if model.config.experts:
         result.measures["active_params"] = float(active)

@@ -24,6 +24,7 @@ from chessrl.stages.group import group
 PARENTS = {
     "mine": (),
     "prepare": (),
+    "trunk": ("prepare",),
     "pretrain": ("prepare",),
     "traces": ("prepare", "pretrain"),
     "sft": ("traces", "pretrain"),
@@ -35,6 +36,7 @@ PARENTS = {
 SETTINGS = {
     "mine": ("mine", "engine"),
     "prepare": ("data", "prompt"),
+    "trunk": ("model", "pretrain", "seed"),
     "pretrain": ("model", "pretrain", "seed"),
     "traces": ("traces", "seed"),
     "sft": ("sft", "seed"),
@@ -82,7 +84,11 @@ def run_identity(run: Run, stage: str) -> str:
     if stage == "mine":
         settings["min_plies"] = run.data.filter.min_plies
         settings["games"] = [_content(path) for path in run.data.paths]
-    if stage in TRAINED:
+    if stage == "trunk":  # whatever the length of its branches and their decay
+        del settings["pretrain"]["tokens"]
+        for name in ("decay", "final"):
+            settings["pretrain"]["optim"].pop(name, None)
+    if stage in (*TRAINED, "trunk"):
         trainer = run.trainer
         settings["precision"] = trainer.rl_precision if stage == "rl" else trainer.precision
     return identity(stage, settings, parents(run, stage))

@@ -4,6 +4,7 @@ import dataclasses
 import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import lightning as L
@@ -13,7 +14,13 @@ from chessrl.artifacts import RunFolder
 from chessrl.config import InputError, Run, TrainerConfig
 from chessrl.policy.machine import COMPILE_FROM, can_compile, keep_memory
 from chessrl.progress import say
-from chessrl.stages.checkpoints import AtomicCheckpoints, Checkpoints, last_checkpoint, step_of
+from chessrl.stages.checkpoints import (
+    AtomicCheckpoints,
+    Checkpoints,
+    last_checkpoint,
+    newest,
+    step_of,
+)
 from chessrl.stages.divergence import Divergence
 from chessrl.stages.group import group, placement
 from chessrl.stages.logs import MetricsTable, check_loggers, extra_loggers
@@ -51,6 +58,8 @@ def fit(
     counted: str,
     watched: bool,
     parts: int = 1,
+    start: Path | None = None,
+    end: Path | None = None,
 ) -> float:
     """Train a module to `steps`, going on from its last readable checkpoint if there is one.
 
@@ -60,13 +69,15 @@ def fit(
         counted: logged name of the tokens so far, of which the speed is told.
         watched: whether a logged `loss` that rises for good stops the run.
         parts: parts of a batch whose gradients are added up, one after the other.
+        start: checkpoint to go on from where the folder has none that is newer.
+        end: where the checkpoint of the last step is kept.
 
     Returns:
         Seconds spent in training, earlier parts included.
     """
     keep_memory()
     place = group()
-    resume = last_checkpoint(folder.checkpoints)
+    resume = newest(last_checkpoint(folder.checkpoints, at_most=steps), start)
     if resume is not None:
         say(f"{label}: going on from {resume}")
     done = 0 if resume is None else step_of(resume)
@@ -100,6 +111,8 @@ def fit(
         try:
             batches = Steps(batch_of, steps, trainer)
             trainer.fit(module, batches, ckpt_path=resume, weights_only=True)
+            if end is not None:
+                trainer.save_checkpoint(end)
         except SystemExit:  # what Lightning makes of SIGINT and SIGTERM
             raise KeyboardInterrupt from None
     return watch.seconds

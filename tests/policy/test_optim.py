@@ -8,7 +8,13 @@ from torch import nn
 from torch.optim import AdamW, Muon
 
 from chessrl.config import OptimConfig
-from chessrl.policy.optim import MuonAdamW, build_optimizer, build_schedule, schedule
+from chessrl.policy.optim import (
+    MuonAdamW,
+    branching_step,
+    build_optimizer,
+    build_schedule,
+    schedule,
+)
 
 MUON = OptimConfig(name="muon", lr=1e-2, matrix_lr=3e-2, weight_decay=0.1, warmup=0.2)
 ADAMW = OptimConfig(name="adamw", lr=1e-2, weight_decay=0.1, warmup=0.2)
@@ -155,6 +161,22 @@ def test_the_schedule_by_hand():
     assert share(8) == pytest.approx(0.1 + 0.45 * (1 + math.sqrt(0.5)))
     assert share(20) == pytest.approx(0.1)  # the last step
     assert share(21) == share(100) == pytest.approx(0.1)  # and never up again
+
+
+def test_warmup_stable_decay_by_hand():
+    config = OptimConfig(
+        name="adamw", lr=1.0, schedule="wsd", warmup=0.0, warmup_steps=4, decay=0.25, final=0.2
+    )
+    share = schedule(config, 20)
+    assert [share(step) for step in range(5)] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
+    assert [share(step) for step in range(4, 16)] == [1.0] * 12
+    # five steps decay: 0, 1/4, 1/2, 3/4 and all of it done; 0.2 + 0.8 (1 - sqrt)
+    down = [1.0, 0.6, 1 - 0.8 * math.sqrt(0.5), 1 - 0.8 * math.sqrt(0.75), 0.2]
+    assert [share(step) for step in range(15, 20)] == pytest.approx(down)
+    assert share(20) == share(99) == pytest.approx(0.2)
+    longer = schedule(config, 200)  # begins in the same way
+    assert [longer(step) for step in range(15)] == [share(step) for step in range(15)]
+    assert (branching_step(config, 20), branching_step(config, 200)) == (15, 150)
 
 
 def test_a_final_share_of_1_stays_at_the_peak():

@@ -94,11 +94,11 @@ def test_all_get_the_rows_of_the_table(prepared, tiny, tmp_path, wandb, writers)
     pretrain(run)
     with open(folder(run, "pretrain").metrics, newline="") as file:
         table = list(csv.DictReader(file))
-    assert [int(row["step"]) for row in table] == list(range(16))
+    assert [int(row["step"]) for row in table] == list(range(18))
     (writer,) = writers
     assert writer.closed and writer.purge_step == 0
     assert writer.folder == str(tmp_path / "tensorboard")
-    assert [values["trained_steps"] for values in wandb.logged] == list(range(16))
+    assert [values["trained_steps"] for values in wandb.logged] == list(range(18))
     for row, values in zip(table, wandb.logged, strict=True):
         there = {name: float(value) for name, value in row.items() if value and name != "step"}
         assert there == pytest.approx(
@@ -129,14 +129,14 @@ def test_what_is_logged(prepared, tiny, tmp_path, capsys):
     pretrain(run)
     with open(tmp_path / "metrics.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [int(row["step"]) for row in rows] == [2, 5, 8, 11, 14]
+    assert [int(row["step"]) for row in rows] == [2, 5, 8, 11, 14, 17]
     for row in rows:
         assert float(row["nats_per_ply"]) > 2 * float(row["loss"])  # a move has 3 tokens or more
         assert float(row["lr_decayed"]) == float(row["lr_plain"]) < float(row["lr_matrices"])
         assert float(row["gradient_norm"]) > 0 and float(row["tokens_per_second"]) > 0
     assert [float(row["seconds"]) for row in rows] == sorted(float(row["seconds"]) for row in rows)
     said = capsys.readouterr().err
-    assert "16/16 steps" in said
+    assert "18/18 steps" in said
     assert all(words in said for words in ("s to go", "nats/token", "nats/ply", "tokens/s"))
 
 
