@@ -12,10 +12,15 @@ from chessrl.config import InputError, Run
 ROOT = Path(__file__).parent.parent
 CONF = ROOT / "conf"
 OPTIONS = sorted(
-    f"{path.parent.name}={path.stem}"
-    for path in CONF.glob("*/*.yaml")
+    f"{path.parent.relative_to(CONF)}={path.stem}"
+    for path in CONF.glob("*/**/*.yaml")
     if path.stem not in ("pgn", "lichess")  # these must be told more
+    and path.parent.parent.stem != "hydra"
 )
+
+
+def test_nested_groups_are_among_them():
+    assert {"pretrain/optim=wsd", "sft/optim=adamw", "model=300k"} <= set(OPTIONS)
 
 
 @pytest.mark.parametrize("option", OPTIONS)
@@ -42,6 +47,14 @@ def test_named_files_become_a_run(configure):
         ("pretrain.batch_tokens=8", "pretrain.batch_tokens"),
         ("pretrain.optim.name=sgd", "optim.name"),
         ("pretrain.optim.lr=0", "optim.lr"),
+        ("pretrain.optim.schedule=step", "optim.schedule"),
+        ("pretrain.optim.schedule=wsd", "optim.warmup_steps"),
+        ("pretrain.optim.decay=0.1", "optim.decay"),
+        ("sft.optim.warmup_steps=3", "optim.warmup_steps"),
+        ("pretrain.batch_tokens=1000", "no multiple of pretrain.context=256"),
+        ("sft.batch_tokens=300", "no multiple of sft.context=256"),
+        ("pretrain.microbatch_tokens=100", "pretrain.microbatch_tokens"),
+        ("trainer.compile=maybe", "trainer.compile"),
         ("evaluate.of=prepare", "evaluate.of"),
         ("data=pgn", "data.paths"),
         ("pretrain.tokens=inf", "pretrain.tokens"),
