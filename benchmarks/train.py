@@ -35,6 +35,8 @@ from chessrl.stages.exporting import VOCABULARY
 
 CONF = Path(__file__).parents[1] / "conf" / "model"
 CONTENDERS = ("hf-bf16", "hf-fp32", "hf-bf16-memory", "eager", "compiled")
+SHOWN = ("avx2", "avx512_f", "avx512_bf16", "amx_tile", "amx_bf16")
+"""Abilities of a processor that make the difference."""
 STEPS = 2
 """Steps in a round."""
 
@@ -155,7 +157,7 @@ def main() -> None:
     peak = matrix_rate(torch.bfloat16)
     print(
         f"{platform.machine()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, "
-        f"{torch.cpu.get_capabilities()}\n"
+        f"{', '.join(name for name in SHOWN if torch.cpu.get_capabilities().get(name))}\n"
         f"torch {torch.__version__}, transformers {transformers.__version__}; matrix products of "
         f"2048: bf16 {peak / 1e9:.0f} GFLOP/s, fp32 {matrix_rate(torch.float32) / 1e9:.0f}"
     )

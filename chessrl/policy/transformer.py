@@ -126,10 +126,14 @@ class Attention(nn.Module):
     def forward(
         self, x: Tensor, cos: Tensor, sin: Tensor, cache: KVCache | None, bias: Tensor | None
     ) -> Tensor:
-        split = (*x.shape[:2], -1, self.head_dim)
-        q = rotate(self.q_norm(self.q_proj(x).view(split)).transpose(1, 2), cos, sin)
-        k = rotate(self.k_norm(self.k_proj(x).view(split)).transpose(1, 2), cos, sin)
-        v = self.v_proj(x).view(split).transpose(1, 2)
+        # one product for all three: a tenth of a training step on a CPU
+        layers = (self.q_proj, self.k_proj, self.v_proj)
+        together = F.linear(x, torch.cat([layer.weight for layer in layers]))
+        q, k, v = (
+            part.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+            for part in together.split([layer.out_features for layer in layers], dim=-1)
+        )
+        q, k = rotate(self.q_norm(q), cos, sin), rotate(self.k_norm(k), cos, sin)
         if cache is not None:
             end = cache.length + x.shape[1]
             cache.keys[self.layer, :, :, cache.length : end] = k
