@@ -14,7 +14,7 @@ CONF = ROOT / "conf"
 OPTIONS = sorted(
     f"{path.parent.relative_to(CONF)}={path.stem}"
     for path in CONF.glob("*/**/*.yaml")
-    if path.stem not in ("pgn", "lichess")  # these must be told more
+    if path.stem not in ("pgn", "lichess", "fsdp")  # these must be told more
     and path.parent.parent.stem != "hydra"
 )
 
@@ -26,6 +26,12 @@ def test_nested_groups_are_among_them():
 @pytest.mark.parametrize("option", OPTIONS)
 def test_every_option_becomes_a_run(option, configure):
     assert isinstance(configure(option), Run)
+
+
+def test_sharding_goes_with_adamw(configure):
+    run = configure("trainer=fsdp", "pretrain/optim=adamw", "sft/optim=adamw")
+    assert run.trainer.strategy == "fsdp"
+    assert configure("trainer=fsdp", "stage=sft", "sft/optim=adamw").trainer.devices == 2
 
 
 def test_named_files_become_a_run(configure):
@@ -55,6 +61,8 @@ def test_named_files_become_a_run(configure):
         ("sft.batch_tokens=300", "no multiple of sft.context=256"),
         ("pretrain.microbatch_tokens=100", "pretrain.microbatch_tokens"),
         ("trainer.compile=maybe", "trainer.compile"),
+        ("trainer.strategy=horovod", "trainer.strategy"),
+        ("trainer=fsdp", "choose pretrain/optim=adamw"),
         ("evaluate.of=prepare", "evaluate.of"),
         ("data=pgn", "data.paths"),
         ("pretrain.tokens=inf", "pretrain.tokens"),

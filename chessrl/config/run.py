@@ -72,6 +72,16 @@ class Run:
             f"checkpoint= cannot be used with stage={self.stage}",
         )
         many = self.trainer.devices > 1
+        optims = {"pretrain": self.pretrain.optim, "sft": self.sft.optim}
+        for stage, optim in optims.items():
+            require(
+                not many
+                or self.trainer.strategy != "fsdp"
+                or self.stage not in (stage, "pipeline")
+                or optim.name == "adamw",
+                f"trainer.strategy=fsdp: {stage}.optim.name={optim.name} needs whole matrices, "
+                f"choose {stage}/optim=adamw",
+            )
         require(
             not many or self.stage != "rl",
             f"trainer.devices={self.trainer.devices}: rl works on one device",

@@ -273,6 +273,8 @@ class TrainerConfig:
     """Of pretraining and SFT: 32-true, bf16-mixed, or auto: bf16 where the hardware has it."""
     rl_precision: str
     """Of RL, its sampling included: 32-true or bf16-mixed."""
+    strategy: str = operational("ddp")
+    """With several devices: `ddp`, each holds the whole model, or `fsdp`, each a part of it."""
     compile: str = operational("auto")
     """Compile the blocks in pretraining and SFT: on, off, or auto: where it gains time."""
     divergence: float = operational(1.0)
@@ -294,6 +296,7 @@ class TrainerConfig:
             self.rl_precision in ("32-true", "bf16-mixed"),
             f"trainer.rl_precision={self.rl_precision}: 32-true or bf16-mixed",
         )
+        require(self.strategy in ("ddp", "fsdp"), f"trainer.strategy={self.strategy}: ddp or fsdp")
         require(self.divergence >= 0, f"trainer.divergence={self.divergence} is negative")
         for name in self.loggers:
             require(

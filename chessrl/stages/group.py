@@ -22,6 +22,7 @@ from lightning.fabric.plugins.environments import (
 from lightning.pytorch.strategies import DDPStrategy, Strategy
 
 from chessrl.config import InputError, TrainerConfig
+from chessrl.stages.sharding import sharded_strategy
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,10 @@ def placement(config: TrainerConfig, place: Group) -> dict[str, Any]:
     strategy: str | Strategy = "auto"
     if place.size > 1:
         backend = "nccl" if config.accelerator == "cuda" else "gloo"
-        strategy = DDPStrategy(process_group_backend=backend)
+        if config.strategy == "fsdp":
+            strategy = sharded_strategy(place.size, backend)
+        else:
+            strategy = DDPStrategy(process_group_backend=backend)
     return {
         "accelerator": config.accelerator,
         "devices": config.devices,

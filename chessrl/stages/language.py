@@ -4,6 +4,7 @@ from pathlib import Path
 
 import lightning as L
 import torch
+from lightning.pytorch.strategies import ModelParallelStrategy
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
@@ -18,6 +19,7 @@ from chessrl.policy.transformer import Transformer
 from chessrl.stages.batches import Batch, Schedule
 from chessrl.stages.group import group
 from chessrl.stages.plies import moves_begun
+from chessrl.stages.sharding import shard, whole
 from chessrl.stages.training import check_finite, fit, worth_compiling
 
 
@@ -44,6 +46,11 @@ class LanguageModel(L.LightningModule):
         self._sums: list[Tensor] = []
         self._balances: list[Tensor] = []
         self._counts: list[Tensor] = []
+
+    def configure_model(self) -> None:
+        """Cut the model over the devices where they are to share it."""
+        if isinstance(self.trainer.strategy, ModelParallelStrategy):
+            shard(self.model, self.device_mesh)
 
     def training_step(self, part: Batch, _: int) -> Tensor:
         """Loss of a part of the step, in nats per target of the whole step.
@@ -74,7 +81,7 @@ class LanguageModel(L.LightningModule):
         nats, plies = self._over_all_ranks(torch.stack(self._sums).sum(0))
         loss = nats / self._counted
         check_finite(loss, "loss", self.label, self.global_step)
-        norm = clip_grad_norm_(self.model.parameters(), self.optim.clip)
+        norm = whole(clip_grad_norm_(self.model.parameters(), self.optim.clip))
         check_finite(norm, "gradient", self.label, self.global_step)
         measures = {"loss": loss}
         if self.games:

@@ -12,6 +12,7 @@ from chessrl.stages.batches import Dataset, Schedule
 from chessrl.stages.group import group
 from chessrl.stages.language import fit_documents
 from chessrl.stages.runs import folder, inherited, parent, working
+from chessrl.stages.sharding import whole_weights
 from chessrl.stages.trunk import branch_off, continue_metrics, spent_before
 
 VOCABULARY_SIZE = len(tokens.TOKENS)
@@ -77,8 +78,11 @@ def train_on_documents(
         checkpoint_every=checkpoint_every, log_every=log_every, start=start,
     )  # fmt: skip
     result = inherited(run, stage)
+    weights = whole_weights(model)
     if not leads:
         return result
+    model = new_model(model.config, VOCABULARY_SIZE, run.seed)
+    model.load_state_dict(weights)
     save_model(out.checkpoints / "model.safetensors", model, tokens.VOCABULARY_HASH)
     result.model = model.config.name
     result.n_params = compute.parameters(model.config, VOCABULARY_SIZE)

@@ -148,6 +148,8 @@ def _cpu_has_bf16() -> bool:
 
 def worth_compiling(config: TrainerConfig, flops: float) -> bool:
     """Whether a stage of so many FLOPs is to be compiled; asked for in vain, it says so."""
+    if config.devices > 1 and config.strategy == "fsdp":
+        return False
     if config.compile == "off" or (config.compile == "auto" and flops < COMPILE_FROM):
         return False
     if can_compile(config.accelerator):

@@ -11,6 +11,7 @@ from torch.nn.utils import get_total_norm
 
 from chessrl.progress import Meter
 from chessrl.stages.logs import MetricsTable
+from chessrl.stages.sharding import whole
 
 RECENT = 20
 """Steps over which the speed is measured."""
@@ -54,7 +55,7 @@ class Watch(L.Callback):
         self._recent.append((now, float(logged[self.counted])))
         if step % trainer.log_every_n_steps == 0:
             with torch.no_grad():
-                norm = get_total_norm(list(pl_module.parameters()))
+                norm = whole(get_total_norm(list(pl_module.parameters())))
             measures = {"parameter_norm": norm, "seconds": self.seconds}
             if (speed := self.speed) is not None:
                 measures["tokens_per_second"] = speed

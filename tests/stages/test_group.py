@@ -126,11 +126,12 @@ def same_curve(rows, others) -> None:
 
 
 @pytest.mark.slow
-def test_two_processes_learn_as_one(settings, alone, tmp_path):
-    process = start(tmp_path, settings)
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_two_processes_learn_as_one(strategy, settings, alone, tmp_path):
+    process = start(tmp_path, settings, f"trainer.strategy={strategy}")
     said = process.communicate(timeout=300)[1]
     assert process.returncode == 0, said
-    assert said.count("16/16 steps") == 1  # rank 0 alone speaks
+    assert said.count("18/18 steps") == 1  # rank 0 alone speaks
     same_curve(curve(tmp_path / "metrics.csv"), alone)
     assert (tmp_path / "result.json").exists()
 
@@ -164,7 +165,9 @@ def test_a_stopped_parent_leaves_no_process_and_goes_on(sent, settings, alone, t
 
 
 @pytest.mark.slow
-def test_a_resumed_group_ends_as_one_that_was_never_stopped(settings, alone, tmp_path):
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_a_resumed_group_ends_as_one_that_was_never_stopped(strategy, settings, alone, tmp_path):
+    settings = (*settings, f"trainer.strategy={strategy}")
     process = start(tmp_path, settings)
     while process.poll() is None and not list(tmp_path.glob("checkpoints/step-*.ckpt")):
         time.sleep(0.01)
