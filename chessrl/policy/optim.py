@@ -10,6 +10,7 @@ from torch.optim import AdamW, Muon, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from chessrl.config import OptimConfig
+from chessrl.policy.muon import GroupedMuon
 
 
 class MuonAdamW(Optimizer):
@@ -69,7 +70,7 @@ def build_optimizer(model: nn.Module, config: OptimConfig) -> Optimizer:
     )
     if config.name == "adamw":
         return adamw
-    muon = Muon(
+    muon = GroupedMuon(
         [{"params": matrices, "name": "matrices"}],
         lr=config.matrix_lr,
         weight_decay=config.weight_decay,
