@@ -45,7 +45,8 @@ def gradients(configure, advantage, limit=10**6, kl=0.0, change=None):
     rollouts = [episode(length, seed) for seed, length in enumerate((4, 9, 6, 7))]
     if change is not None:
         change(rollouts)
-    module.optimizers = lambda: torch.optim.SGD(model.parameters(), lr=0.0)
+    group = {"params": list(model.parameters()), "name": "all"}
+    module.optimizers = lambda: torch.optim.SGD([group], lr=0.0)
     module.lr_schedulers = lambda: type("Still", (), {"step": lambda self: None})()
     module.manual_backward = lambda loss: loss.backward()
     caught = {}
