@@ -107,7 +107,7 @@ class Result:
     identity: str
     parents: dict[str, str] = field(default_factory=dict)
     status: str = "done"
-    """`done` or `failed`."""
+    """`done`, `failed`, or `open`: a trunk, which may always grow."""
     message: str = ""
     """Why it failed."""
     seed: int = 0

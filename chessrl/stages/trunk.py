@@ -13,7 +13,7 @@ from pathlib import Path
 from chessrl import compute
 from chessrl.artifacts import RunFolder
 from chessrl.board import tokens
-from chessrl.config import Run
+from chessrl.config import InputError, Run
 from chessrl.policy.optim import branching_step
 from chessrl.policy.weights import new_model
 from chessrl.stages.batches import Schedule
@@ -28,8 +28,22 @@ def branch_off(run: Run, schedule: Schedule) -> Path | None:
     """The trunk's state where this run begins to decay, the trunk grown to there if need be.
 
     Where hardly a step comes before the decay there is no trunk: None.
+
+    Raises:
+        InputError: the run is too short for its warm-up, or for a single step of decay.
     """
-    step = branching_step(run.pretrain.optim, len(schedule))
+    optim, steps = run.pretrain.optim, len(schedule)
+    step = branching_step(optim, steps)
+    if step < optim.warmup_steps:
+        raise InputError(
+            f"pretrain.optim.warmup_steps={optim.warmup_steps}: the decay begins at step {step} of "
+            f"{steps}, before the warm-up is over; raise pretrain.tokens, or lower it"
+        )
+    if step == steps:
+        raise InputError(
+            f"pretrain.optim.decay={optim.decay} is not one of {steps} steps; raise it, or "
+            "pretrain.tokens"
+        )
     if step == 0:
         return None
     branches = folder(run, "trunk").path / "branches"
@@ -49,12 +63,16 @@ def continue_metrics(run: Run, out: RunFolder, state: Path) -> None:
 
 
 def _grow(run: Run, schedule: Schedule, step: int, state: Path) -> None:
-    """Train the trunk up to a step, from its nearest state before it, and keep the state there."""
+    """Train the trunk up to a step, from its nearest state before it, and keep the state there.
+
+    What was spent is counted from where the trunk had grown to, or from that state where it lies
+    before: a growth that was interrupted left states beyond, whose steps are counted here.
+    """
     config, trunk = run.pretrain, folder(run, "trunk")
     optim = dataclasses.replace(config.optim, decay=0.0)
     model = new_model(run.model, len(tokens.TOKENS), run.seed)
     active = compute.active_parameters(run.model, len(tokens.TOKENS))
-    flops = compute.training_flops(active, float(schedule.cumulative[step - 1]))
+    flops = flops_until(schedule, active, step)
     with working(run, trunk, "trunk"):
         kept = last_checkpoint(state.parent, at_most=step)
         begun = newest(kept, last_checkpoint(trunk.checkpoints, at_most=step))
@@ -66,19 +84,27 @@ def _grow(run: Run, schedule: Schedule, step: int, state: Path) -> None:
         )  # fmt: skip
         if not group().leads:
             return
-        spent = trunk.manifest.get("flops_spent", 0.0)
-        spent += flops - spent_before(schedule, active, begun)
-        trunk.describe({"flops_spent": spent})
+        grown = trunk.manifest.get("grown", {"steps": 0, "flops_spent": 0.0, "seconds": 0.0})
+        first = min(grown["steps"], 0 if begun is None else step_of(begun))
+        grown = {
+            "steps": max(grown["steps"], step),
+            "flops_spent": grown["flops_spent"] + flops - flops_until(schedule, active, first),
+            "seconds": max(grown["seconds"], seconds),
+        }
+        trunk.describe({"grown": grown})
         result = inherited(run, "trunk")
         result.status = "open"
         result.n_params = compute.parameters(run.model, len(tokens.TOKENS))
-        result.measures = {"flops_spent": spent}
-        result.seconds = seconds
+        result.measures = {name: float(grown[name]) for name in ("steps", "flops_spent")}
+        result.seconds = grown["seconds"]
         trunk.write(result)
 
 
 def spent_before(schedule: Schedule, active: int, start: Path | None) -> float:
     """FLOPs of the steps up to a training state; 0 where there is none."""
-    if start is None:
-        return 0.0
-    return compute.training_flops(active, float(schedule.cumulative[step_of(start) - 1]))
+    return 0.0 if start is None else flops_until(schedule, active, step_of(start))
+
+
+def flops_until(schedule: Schedule, active: int, step: int) -> float:
+    """FLOPs of the first so many steps."""
+    return compute.training_flops(active, float(schedule.cumulative[step - 1])) if step else 0.0

@@ -1,6 +1,7 @@
 """Trunks and branches: a branch equals a run of its length alone, whatever came before it."""
 
 import dataclasses
+import fcntl
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from safetensors.torch import load_file
 from chessrl import compute
 from chessrl.artifacts import Result
 from chessrl.board import tokens
+from chessrl.config import InputError
 from chessrl.policy.weights import new_model
+from chessrl.scaling.collect import collect
 from chessrl.stages import pretrain as stage
 from chessrl.stages.batches import Dataset, Schedule
 from chessrl.stages.checkpoints import checkpoints_in, step_of
@@ -71,6 +74,35 @@ def alone(run, out) -> dict[str, torch.Tensor]:
     return model.state_dict()
 
 
+def interrupt(monkeypatch, run, when: int) -> None:
+    """Pretrain up to a step, and fail there."""
+    whole = Steps.__iter__
+
+    def cut(self):
+        for number, batch in enumerate(whole(self), self.trainer.global_step):
+            if number == when:
+                raise RuntimeError("killed")
+            yield batch
+
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="killed"):
+        patch.setattr(Steps, "__iter__", cut)
+        stage.pretrain(run)
+
+
+def trunk_steps(run) -> int:
+    return len(plan(run)) - round(0.3 * len(plan(run)))
+
+
+def cost(run, steps: int) -> float:
+    """FLOPs of the first so many steps: 6 for each active weight and token."""
+    active = compute.active_parameters(run.model, len(tokens.TOKENS))
+    return 6 * active * plan(run).cumulative[steps - 1]
+
+
+def spent_by_trunk(run) -> float:
+    return folder(run, "trunk").result.measures["flops_spent"]
+
+
 def equal(ours, theirs) -> bool:
     return ours.keys() == theirs.keys() and all(torch.equal(ours[n], theirs[n]) for n in ours)
 
@@ -104,9 +136,12 @@ def test_a_branch_is_the_run_of_its_length_alone(branch, order, tmp_path):
         assert spent[length] == pytest.approx(6 * active * part)
     grown = Result.read(trunk.path / "result.json")
     assert grown.status == "open"
-    if order[0] == SHORT:
-        once = 6 * active * read[LONG][branching[LONG] - 1]
-        assert grown.measures["flops_spent"] == pytest.approx(once)
+    parts = [branching[LONG]]
+    if order[0] == LONG:  # gone past the others, so run again: up to SHORT, and on to MIDDLE
+        parts += [branching[MIDDLE]]
+    once = [6 * active * read[LONG][part - 1] for part in parts]
+    assert grown.measures["flops_spent"] == pytest.approx(sum(once))
+    assert grown.measures["steps"] == branching[LONG]
 
 
 @pytest.mark.parametrize("when", [1, 6, 9])
@@ -114,20 +149,67 @@ def test_what_was_interrupted_goes_on_the_same(branch, tmp_path, monkeypatch, wh
     """Within the trunk before and after its first checkpoint, and within the branch."""
     run = branch(MIDDLE)
     assert when == 9 or when < len(plan(run)) - round(0.3 * len(plan(run)))
-    whole = Steps.__iter__
-
-    def cut(self):
-        for number, batch in enumerate(whole(self), self.trainer.global_step):
-            if number == when:
-                raise RuntimeError("killed")
-            yield batch
-
-    monkeypatch.setattr(Steps, "__iter__", cut)
-    with pytest.raises(RuntimeError, match="killed"):
-        stage.pretrain(run)
-    monkeypatch.setattr(Steps, "__iter__", whole)
+    interrupt(monkeypatch, run, when)
     stage.pretrain(run)
     assert equal(weights(run), alone(run, tmp_path / "alone"))
+    assert spent_by_trunk(run) == pytest.approx(cost(run, trunk_steps(run)))
+
+
+def test_a_trunk_run_again_keeps_the_time_of_its_furthest_step(branch):
+    stage.pretrain(branch(LONG))
+    trunk = folder(branch(LONG), "trunk")
+    before = trunk.result.seconds
+    stage.pretrain(branch(SHORT))
+    assert trunk.result.seconds == before > 0
+
+
+def test_a_shorter_branch_after_an_interrupted_longer_one(branch, tmp_path, monkeypatch):
+    """What it left lies beyond the trunk's end, and counts when the trunk grows past it."""
+    interrupt(monkeypatch, branch(LONG), 14)
+    stage.pretrain(branch(SHORT))
+    assert spent_by_trunk(branch(SHORT)) == pytest.approx(cost(branch(LONG), 6))
+    stage.pretrain(branch(LONG))
+    assert spent_by_trunk(branch(LONG)) == pytest.approx(cost(branch(LONG), 17))
+    assert equal(weights(branch(LONG)), alone(branch(LONG), tmp_path / "alone"))
+
+
+def test_a_rolling_state_at_the_branching_step_is_kept_as_it_is(branch, tmp_path):
+    stage.pretrain(branch(SHORT))
+    earlier = branch(SHORT, "pretrain.optim.decay=0.55")  # 9 - round(0.55 * 9) = 4
+    before = spent_by_trunk(earlier)
+    assert 4 in [step_of(path) for path in checkpoints_in(folder(earlier, "trunk").checkpoints)]
+    stage.pretrain(earlier)
+    assert spent_by_trunk(earlier) == before
+    assert equal(weights(earlier), alone(earlier, tmp_path / "alone"))
+
+
+@pytest.mark.parametrize(
+    ("setting", "named"),
+    [("warmup_steps=7", "step 6 of 9, before the warm-up is over"), ("decay=0.05", "of 9 steps")],
+)
+def test_a_run_too_short_for_its_schedule_is_refused(branch, setting, named):
+    with pytest.raises(InputError, match=named) as refused:
+        stage.pretrain(branch(SHORT, f"pretrain.optim.{setting}"))
+    assert "\n" not in str(refused.value)
+
+
+def test_a_trunk_in_use_is_refused(branch):
+    run = branch(SHORT)
+    trunk = folder(run, "trunk")
+    trunk.path.mkdir()
+    with open(trunk.path / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(InputError, match=r"another process is working in .*trunk"):
+            stage.pretrain(run)
+
+
+def test_a_trunk_is_collected_with_its_branches(branch):
+    run = branch(SHORT)
+    result = stage.pretrain(run)
+    found = {each.stage: each for each in collect(str(Path(run.outputs) / run.run))}
+    assert found["trunk"].status == "open" and not found["trunk"].flops
+    spent = sum(each.measures.get("flops_spent", 0.0) for each in found.values())
+    assert spent == pytest.approx(result.flops["pretrain"])  # one branch: nothing was shared
 
 
 def test_a_damaged_state_of_the_trunk_is_made_again(branch, tmp_path):
