@@ -10,9 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from curves import curve
 
+from chessrl.board import tokens
 from chessrl.config import InputError
+from chessrl.policy.optim import build_optimizer
+from chessrl.policy.weights import new_model
 from chessrl.stages.group import Group, check_group, group
 from chessrl.stages.launch import command, needs_group
 from chessrl.stages.runs import run_identity
@@ -165,19 +169,72 @@ def test_a_stopped_parent_leaves_no_process_and_goes_on(sent, settings, alone, t
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-def test_a_resumed_group_ends_as_one_that_was_never_stopped(strategy, settings, alone, tmp_path):
-    settings = (*settings, f"trainer.strategy={strategy}")
-    process = start(tmp_path, settings)
+@pytest.mark.parametrize(
+    ("before", "after"), [("ddp", "ddp"), ("fsdp", "fsdp"), ("ddp", "fsdp"), ("fsdp", "ddp")]
+)
+def test_a_resumed_group_ends_as_one_that_was_never_stopped(
+    before, after, settings, alone, tmp_path
+):
+    process = start(tmp_path, settings, f"trainer.strategy={before}")
     while process.poll() is None and not list(tmp_path.glob("checkpoints/step-*.ckpt")):
         time.sleep(0.01)
     process.kill()
     process.communicate(timeout=90)
     assert none_left(tmp_path)
-    process = start(tmp_path, settings)
+    process = start(tmp_path, settings, f"trainer.strategy={after}")
     said = process.communicate(timeout=300)[1]
     assert process.returncode == 0, said
+    assert "going on from" in said
     same_curve(curve(tmp_path / "metrics.csv"), alone)
+
+
+def moments(path: Path, settings, configure) -> dict[str, torch.Tensor]:
+    """Each tensor of a saved AdamW under the name of its parameter, by torch's own reading."""
+    run = configure(*settings, *ADAMW)
+    model = new_model(run.model, len(tokens.TOKENS), run.seed)
+    optimizer = build_optimizer(model, run.pretrain.optim)
+    (state,) = torch.load(path, weights_only=True)["optimizer_states"]
+    optimizer.load_state_dict(state)
+    return {
+        f"{name} {kind}": value
+        for name, parameter in model.named_parameters()
+        for kind, value in optimizer.state[parameter].items()
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(("devices=1",), ("strategy=fsdp",)), (("strategy=fsdp",), ("devices=1",))],
+    ids=["one-fsdp", "fsdp-one"],
+)
+def test_a_state_saved_again_by_another_strategy_is_the_same(
+    before, after, settings, configure, prepared, tmp_path
+):
+    """A trunk of 6 steps leaves its state of step 4; a branch from there saves it unchanged."""
+    (tmp_path / "work").mkdir()
+    for path in prepared.glob("*/prepare-*"):
+        (tmp_path / path.parent.name).symlink_to(tmp_path / "work")
+        (tmp_path / "work" / path.name).symlink_to(path)
+    wsd = (
+        "pretrain.optim.schedule=wsd", "pretrain.optim.warmup=0", "pretrain.optim.warmup_steps=3",
+        "pretrain.checkpoint_every=4", "pretrain.tokens=1.5e4", f"outputs={tmp_path}",
+    )  # fmt: skip
+    for decay, how in ((0.3, before), (0.55, after)):
+        trainer = (f"trainer.{setting}" for setting in how)
+        decays = f"pretrain.optim.decay={decay}"
+        process = start(tmp_path / str(decay), settings, *wsd, decays, *trainer)
+        said = process.communicate(timeout=300)[1]
+        assert process.returncode == 0, said
+    (trunk,) = (tmp_path / "work").glob("trunk-*")
+    saved, again = trunk / "checkpoints" / "step-00000004.ckpt", trunk / "branches"
+    again = again / "step-00000004.ckpt"
+    weights, others = (torch.load(path, weights_only=True)["state_dict"] for path in (saved, again))
+    assert weights.keys() == others.keys()
+    assert all(torch.equal(weights[name], others[name]) for name in weights)
+    ours, theirs = (moments(path, settings, configure) for path in (saved, again))
+    assert len(ours) == 3 * len(weights) and ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
 @pytest.mark.slow
