@@ -12,15 +12,16 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from chessrl.config import InputError, Run, parse
-from chessrl.progress import say, silence
+from chessrl.progress import console, say, silence
 from chessrl.report.describe import describe
 from chessrl.report.tables import print_table, write_results
 from chessrl.scaling.collect import collect, tidy
 from chessrl.sources import resolve
 from chessrl.stages.group import check_group, group, take_place
-from chessrl.stages.launch import INTERRUPTED, SPREAD
+from chessrl.stages.launch import SPREAD
 from chessrl.stages.pipeline import perform, pipeline
 from chessrl.stages.training import on_this_machine, quiet
+from chessrl.stopping import stoppable
 
 FETCHING = ("prepare", "pipeline", "mine")
 """Stages that may download what the data group names; the others take what is there."""
@@ -77,8 +78,8 @@ CONF = Path(__file__).resolve().parent.parent / "conf"
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
-def main(config: DictConfig) -> None:
-    """Entry point; bad input ends with one line and exit status 2."""
+def job(config: DictConfig) -> None:
+    """One job of a command line; bad input ends with one line and exit status 2."""
     quiet()
     place = group()
     if not place.leads:
@@ -91,10 +92,17 @@ def main(config: DictConfig) -> None:
             time.sleep(LEADER_SPEAKS)
         print(f"chessrl: {error}", file=sys.stderr, flush=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        if not place.started_by:
-            say("chessrl: stopped; the same command goes on from the last checkpoint")
-        sys.exit(INTERRUPTED)
+
+
+def main() -> None:
+    """Entry point; SIGINT and SIGTERM end it with one line and exit status 130."""
+    stoppable(job, _farewell)
+
+
+def _farewell() -> None:
+    console.show_cursor()
+    if not group().started_by:
+        say("chessrl: stopped; the same command goes on from the last checkpoint")
 
 
 if __name__ == "__main__":

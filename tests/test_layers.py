@@ -10,8 +10,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "chessrl"
 ORDER = (
-    "config", "compute", "artifacts", "progress", "workers", "metrics", "downloads", "sources",
-    "board", "policy", "stages", "scaling", "analysis", "report", "__main__",
+    "config", "compute", "artifacts", "progress", "stopping", "workers", "metrics", "downloads",
+    "sources", "board", "policy", "stages", "scaling", "analysis", "report", "__main__",
 )  # fmt: skip
 FORBIDDEN = {"board": {"torch", "lightning"}, "policy": {"chess"}}
 FILES = sorted(PACKAGE.rglob("*.py"))

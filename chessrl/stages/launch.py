@@ -1,24 +1,20 @@
 """Training on many devices: one process for each, started as `torch.distributed.run` does."""
 
-import contextlib
 import logging
-import signal
 import sys
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from chessrl.config import Run
 from chessrl.progress import say
 from chessrl.stages.group import group
+from chessrl.stopping import STATUS
 
 SPREAD = ("pretrain", "sft")
 """Stages that work on many devices."""
-INTERRUPTED = 130
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def needs_group(run: Run, stage: str) -> bool:
@@ -52,28 +48,15 @@ def launch(run: Run, stage: str, overrides: Sequence[str]) -> None:
         rdzv_endpoint="localhost:0",
         local_addr="localhost",
         max_restarts=0,
+        signals_to_handle="",  # our own do, which a second signal does not disturb
     )
-    with _own_signals():
-        try:
-            elastic_launch(config, sys.executable)(*command(run, stage, overrides))
-        except SignalException:
-            raise KeyboardInterrupt from None
-        except ChildFailedError as error:
-            rank, failure = error.get_first_failure()
-            if failure.exitcode == INTERRUPTED:
-                raise KeyboardInterrupt from None
-            if failure.exitcode < 0:
-                say(f"chessrl: {stage}: rank {rank} was killed by signal {-failure.exitcode}")
-                sys.exit(128 - failure.exitcode)
-            sys.exit(failure.exitcode)
-
-
-@contextlib.contextmanager
-def _own_signals() -> Iterator[None]:
-    """Give the handlers of signals back, which the launcher takes for good."""
-    before = {number: signal.getsignal(number) for number in SIGNALS}
     try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        elastic_launch(config, sys.executable)(*command(run, stage, overrides))
+    except ChildFailedError as error:
+        rank, failure = error.get_first_failure()
+        if failure.exitcode == STATUS:
+            raise KeyboardInterrupt from None
+        if failure.exitcode < 0:
+            say(f"chessrl: {stage}: rank {rank} was killed by signal {-failure.exitcode}")
+            sys.exit(128 - failure.exitcode)
+        sys.exit(failure.exitcode)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import signal
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -103,7 +104,7 @@ def fit(
             accumulate_grad_batches=parts,
             logger=loggers,
             log_every_n_steps=log_every,
-            callbacks=[watch, *([] if divergence is None else [divergence]), keep],
+            callbacks=[OwnSignals(), watch, *([] if divergence is None else [divergence]), keep],
             enable_progress_bar=False,
             enable_model_summary=False,
             use_distributed_sampler=False,
@@ -113,9 +114,23 @@ def fit(
             trainer.fit(module, batches, ckpt_path=resume, weights_only=True)
             if end is not None:
                 trainer.save_checkpoint(end)
-        except SystemExit:  # what Lightning makes of SIGINT and SIGTERM
+        except SystemExit:  # what Lightning makes of KeyboardInterrupt
             raise KeyboardInterrupt from None
     return watch.seconds
+
+
+class OwnSignals(L.Callback):
+    """Takes SIGTERM back from Lightning.
+
+    Its handler enters a collective with the other processes, in the middle of another perhaps.
+    """
+
+    def __init__(self) -> None:
+        self._sigterm = signal.getsignal(signal.SIGTERM)
+
+    def on_train_start(self, *_: Any) -> None:
+        """By now Lightning has taken it."""
+        signal.signal(signal.SIGTERM, self._sigterm)
 
 
 def on_this_machine(run: Run) -> Run:
