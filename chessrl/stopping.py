@@ -41,6 +41,8 @@ def stoppable(work: Callable[[], None], farewell: Callable[[], None]) -> None:
             stop.forget()
             raise
         stop.tell()
+        for number in SIGNALS:  # Python gives the default back to others while it ends
+            signal.signal(number, signal.SIG_IGN)
         sys.exit(STATUS)
 
 

@@ -48,6 +48,20 @@ def tidying() -> None:
         say("tidied")
 
 
+class Lasting:
+    """Takes its time when the interpreter ends."""
+
+    def __del__(self, sleep=time.sleep) -> None:
+        sleep(1.0)
+
+
+def leaving() -> None:
+    """Be met again after the end of the work."""
+    sys.lasting = Lasting()  # where it is sure to be cleared
+    say("ready")
+    time.sleep(60)
+
+
 def failing() -> None:
     """Let another exception take the place of the interruption."""
     try:

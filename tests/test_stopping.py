@@ -36,6 +36,7 @@ def start(what: str, sent: signal.Signals, ignored: bool = False) -> subprocess.
         ("waiting", ["stopped"], (GRACE, GRACE + 3)),
         ("tidying", ["tidied", "stopped"], (0.5, 3)),
         ("failing", ["stopped"], (0, 3)),
+        ("leaving", ["stopped"], (1, 4)),
     ],
 )
 def test_work_ends_with_its_line_and_status(work, said, seconds, times, sent):
