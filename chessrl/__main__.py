@@ -4,6 +4,7 @@ import dataclasses
 import sys
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import hydra
@@ -86,7 +87,7 @@ def job(config: DictConfig) -> None:
         silence()
     torch.set_float32_matmul_precision("highest")
     try:
-        work(on_this_machine(parse(config)), list(HydraConfig.get().overrides.task))
+        work(on_this_machine(parse(config)), command_line())
     except (InputError, FileNotFoundError) as error:
         if not place.leads:
             time.sleep(LEADER_SPEAKS)
@@ -94,9 +95,27 @@ def job(config: DictConfig) -> None:
         sys.exit(2)
 
 
+def command_line() -> list[str]:
+    """Arguments that compose the configuration of this job again."""
+    hydra_config = HydraConfig.get()
+    folders = {each.provider: each.path for each in hydra_config.runtime.config_sources}
+    words = [f"--config-path={folders['main']}", f"--config-name={hydra_config.job.config_name}"]
+    if "command-line" in folders:
+        words.append(f"--config-dir={folders['command-line']}")
+    return [*words, *hydra_config.overrides.task]
+
+
 def main() -> None:
     """Entry point; SIGINT and SIGTERM end it with one line and exit status 130."""
+    if "hydra/launcher=slurm" in sys.argv and not _can_submit():
+        say("chessrl: hydra/launcher=slurm needs `pip install hydra-submitit-launcher`")
+        sys.exit(2)
     stoppable(job, _farewell)
+
+
+def _can_submit() -> bool:
+    plugins = find_spec("hydra_plugins")
+    return plugins is not None and find_spec("hydra_plugins.hydra_submitit_launcher") is not None
 
 
 def _farewell() -> None:
