@@ -10,7 +10,7 @@ would be called.
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -127,10 +127,15 @@ def weights_file(run: Run, stage: str) -> Path:
 
 
 @contextlib.contextmanager
-def working(run: Run, out: RunFolder, stage: str) -> Iterator[None]:
+def working(
+    run: Run, out: RunFolder, stage: str, measures: Mapping[str, float] | None = None
+) -> Iterator[None]:
     """Work on a stage in its folder; an error leaves a result that says what failed.
 
     In a group of processes rank 0 alone claims the folder.
+
+    Args:
+        measures: what holds of the folder even after an error.
     """
     if not group().leads:
         yield
@@ -151,6 +156,7 @@ def working(run: Run, out: RunFolder, stage: str) -> Iterator[None]:
                     of=run.evaluate.of if stage in OF_ANY else "",
                     prompt=run.prompt.form,
                     model=run.model.name,
+                    measures=dict(measures or {}),
                 )
             )
             raise

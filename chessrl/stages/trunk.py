@@ -8,6 +8,7 @@ of its length alone.
 """
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 
 from chessrl import compute
@@ -73,7 +74,10 @@ def _grow(run: Run, schedule: Schedule, step: int, state: Path) -> None:
     model = new_model(run.model, len(tokens.TOKENS), run.seed)
     active = compute.active_parameters(run.model, len(tokens.TOKENS))
     flops = flops_until(schedule, active, step)
-    with working(run, trunk, "trunk"):
+    grown = {"steps": 0, "flops_spent": 0.0, "seconds": 0.0}
+    if (trunk.path / "manifest.json").exists():
+        grown |= trunk.manifest.get("grown", {})
+    with working(run, trunk, "trunk", measures=_spent(grown)):
         kept = last_checkpoint(state.parent, at_most=step)
         begun = newest(kept, last_checkpoint(trunk.checkpoints, at_most=step))
         seconds = fit_documents(
@@ -84,7 +88,6 @@ def _grow(run: Run, schedule: Schedule, step: int, state: Path) -> None:
         )  # fmt: skip
         if not group().leads:
             return
-        grown = trunk.manifest.get("grown", {"steps": 0, "flops_spent": 0.0, "seconds": 0.0})
         first = min(grown["steps"], 0 if begun is None else step_of(begun))
         grown = {
             "steps": max(grown["steps"], step),
@@ -95,9 +98,14 @@ def _grow(run: Run, schedule: Schedule, step: int, state: Path) -> None:
         result = inherited(run, "trunk")
         result.status = "open"
         result.n_params = compute.parameters(run.model, len(tokens.TOKENS))
-        result.measures = {name: float(grown[name]) for name in ("steps", "flops_spent")}
+        result.measures = _spent(grown)
         result.seconds = grown["seconds"]
         trunk.write(result)
+
+
+def _spent(grown: Mapping[str, float]) -> dict[str, float]:
+    """What the result of a trunk tells of its growth."""
+    return {name: float(grown[name]) for name in ("steps", "flops_spent")}
 
 
 def spent_before(schedule: Schedule, active: int, start: Path | None) -> float:

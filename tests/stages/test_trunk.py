@@ -155,6 +155,14 @@ def test_what_was_interrupted_goes_on_the_same(branch, tmp_path, monkeypatch, wh
     assert spent_by_trunk(run) == pytest.approx(cost(run, trunk_steps(run)))
 
 
+def test_a_trunk_that_fails_to_grow_tells_what_it_had_spent(branch, monkeypatch):
+    stage.pretrain(branch(SHORT))
+    before = spent_by_trunk(branch(SHORT))
+    interrupt(monkeypatch, branch(LONG), 9)
+    assert folder(branch(LONG), "trunk").result.status == "failed"
+    assert spent_by_trunk(branch(LONG)) == before == pytest.approx(cost(branch(SHORT), 6))
+
+
 def test_a_trunk_run_again_keeps_the_time_of_its_furthest_step(branch):
     stage.pretrain(branch(LONG))
     trunk = folder(branch(LONG), "trunk")
