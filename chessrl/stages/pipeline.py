@@ -37,7 +37,7 @@ def pipeline(run: Run, overrides: Sequence[str] = ()) -> list[Result]:
     """
     results = []
     for stage in ("prepare", "pretrain", "traces", "sft", "rl"):
-        results.append(_do(with_stage(run, stage), stage, overrides))
+        results.append(_do(with_stage(_on_its_devices(run, stage), stage), stage, overrides))
         if stage in TRAINED:
             results.append(_do(with_stage(run, "evaluate", stage), "evaluate", overrides))
     return results
@@ -51,9 +51,14 @@ def perform(run: Run, stage: str, overrides: Sequence[str] = ()) -> Result:
     """
     if needs_group(run, stage) and folder(run, stage).finished is None:
         launch(run, stage, overrides)
-    if stage not in SPREAD and run.trainer.devices > 1:
-        run = dataclasses.replace(run, trainer=dataclasses.replace(run.trainer, devices=1))
-    return STAGES[stage](run)
+    return STAGES[stage](_on_its_devices(run, stage))
+
+
+def _on_its_devices(run: Run, stage: str) -> Run:
+    """The configuration on one device, for stages that work on no more."""
+    if stage in SPREAD or run.trainer.devices == 1:
+        return run
+    return dataclasses.replace(run, trainer=dataclasses.replace(run.trainer, devices=1))
 
 
 def _do(run: Run, stage: str, overrides: Sequence[str]) -> Result:

@@ -263,3 +263,20 @@ def test_the_processes_find_a_configuration_from_elsewhere(settings, tmp_path):
     said = process.communicate(timeout=300)[1]
     assert process.returncode == 0, said
     assert json.loads((tmp_path / "out" / "result.json").read_text())["model"] == "mine"
+
+
+@pytest.mark.slow
+def test_a_pipeline_trains_two_stages_in_a_group_and_sft_as_one_process_does(
+    tiny_settings, tmp_path
+):
+    more = ("rl.steps=1", "sft/optim=adamw", f"outputs={tmp_path}")
+    process = start(tmp_path, tiny_settings, *more, "out=null", "stage=pipeline")
+    said = process.communicate(timeout=400)[1]
+    assert process.returncode == 0, said
+    assert len(list(tmp_path.glob("*/*/result.json"))) == 8
+    (group_of_two,) = tmp_path.glob("*/sft-*/metrics.csv")
+    one = tmp_path / "one"
+    process = start(one, tiny_settings, *more, "trainer.devices=1", "stage=sft")
+    said = process.communicate(timeout=300)[1]
+    assert process.returncode == 0, said
+    same_curve(curve(group_of_two), curve(one / "metrics.csv"))
