@@ -7,6 +7,7 @@ every solver move. Where the solution mates, any mate is right, as on Lichess.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import chess
 
@@ -49,14 +50,72 @@ class Outcome:
         return bool(self.turns) and self.turns[0].move is not None
 
 
-class Episode:
-    """A puzzle being played; `answer` until it is over."""
+class _Position:
+    """What the solver is asked at one turn; the episodes of a puzzle share it and its verdicts."""
 
-    def __init__(self, puzzle: Puzzle) -> None:
+    def __init__(self, puzzle: Puzzle, number: int, board: chess.Board) -> None:
+        self.board = board
+        self._puzzle = puzzle
+        self._number = number
+        self._verdicts: dict[str, tuple[Turn, str | None]] = {}
+        self._following: tuple[list[int], _Position] | None = None
+
+    def judge(self, text: str) -> tuple[Turn, str | None]:
+        """The turn that an answer makes, and how it ends the episode; None where it goes on."""
+        if text not in self._verdicts:
+            self._verdicts[text] = self._judge(text)
+        return self._verdicts[text]
+
+    def following(self) -> tuple[list[int], "_Position"]:
+        """Tokens of the recorded reply to the right move, and the position after it."""
+        if self._following is None:
+            board = self.board.copy(stack=False)
+            board.push(self._solution)
+            reply = self._recorded(board, self._puzzle.replies[self._number])
+            ids = tokens.push_encoded(board, reply)
+            self._following = ids, _Position(self._puzzle, self._number + 1, board)
+        return self._following
+
+    def _judge(self, text: str) -> tuple[Turn, str | None]:
+        try:
+            move = tokens.read_move(self.board, text)
+        except tokens.Unreadable:
+            return Turn(text, None, False), MALFORMED
+        except tokens.Illegal:
+            return Turn(text, None, False), ILLEGAL
+        if move != self._solution and not (self._solution_mates and _mates(self.board, move)):
+            return Turn(text, move.uci(), False), WRONG
+        last = self._number + 1 == len(self._puzzle.solver_moves)
+        return Turn(text, move.uci(), True), SOLVED if last else None
+
+    @cached_property
+    def _solution(self) -> chess.Move:
+        return self._recorded(self.board, self._puzzle.solver_moves[self._number])
+
+    @cached_property
+    def _solution_mates(self) -> bool:
+        return _mates(self.board, self._solution)
+
+    def _recorded(self, board: chess.Board, uci: str) -> chess.Move:
+        move = chess.Move.from_uci(uci)
+        if not board.is_legal(move):
+            raise ValueError(f"puzzle {self._puzzle.id}: recorded move {uci} is not legal")
+        return move
+
+
+class Episode:
+    """A puzzle being played; `answer` until it is over. `group` makes many of one puzzle."""
+
+    def __init__(self, puzzle: Puzzle, start: _Position | None = None) -> None:
         self.puzzle = puzzle
-        self.board = puzzle.board()
+        self._position = start or _Position(puzzle, 0, puzzle.board())
         self._turns: list[Turn] = []
         self._ended_by: str | None = None
+
+    @property
+    def board(self) -> chess.Board:
+        """A new board at the position that was last asked."""
+        return self._position.board.copy()
 
     @property
     def over(self) -> bool:
@@ -73,27 +132,23 @@ class Episode:
             ValueError: the episode was over before, or the puzzle itself is at fault: the recorded
                 move cannot be played.
         """
-        if self.over:
-            raise ValueError(f"puzzle {self.puzzle.id} is over: {self._ended_by}")
-        try:
-            move = tokens.read_move(self.board, text)
-        except tokens.Unreadable:
-            return self._end(Turn(text, None, False), MALFORMED)
-        except tokens.Illegal:
-            return self._end(Turn(text, None, False), ILLEGAL)
-        turn = Turn(text, move.uci(), self._is_right(move))
-        if not turn.right:
-            return self._end(turn, WRONG)
-        if len(self._turns) + 1 == len(self.puzzle.solver_moves):
-            return self._end(turn, SOLVED)
+        self._expect_going()
+        turn, self._ended_by = self._position.judge(text)
         self._turns.append(turn)
-        self.board.push(move)
-        reply = self._recorded(self.puzzle.replies[len(self._turns) - 1])
-        return tokens.push_encoded(self.board, reply)
+        if self.over:
+            return None
+        reply, self._position = self._position.following()
+        return list(reply)
 
     def malformed(self, text: str) -> None:
-        """End the episode on an answer that cannot even be told from its thought."""
-        self._end(Turn(text, None, False), MALFORMED)
+        """End the episode on an answer that cannot even be told from its thought.
+
+        Raises:
+            ValueError: the episode was over before.
+        """
+        self._expect_going()
+        self._turns.append(Turn(text, None, False))
+        self._ended_by = MALFORMED
 
     def truncate(self) -> None:
         """End the episode because the token budget ran out within an answer.
@@ -101,8 +156,7 @@ class Episode:
         Raises:
             ValueError: the episode was over before.
         """
-        if self.over:
-            raise ValueError(f"puzzle {self.puzzle.id} is over: {self._ended_by}")
+        self._expect_going()
         self._ended_by = TRUNCATED
 
     @property
@@ -115,19 +169,18 @@ class Episode:
             turns=tuple(self._turns),
         )
 
-    def _end(self, turn: Turn, ended_by: str) -> None:
-        self._turns.append(turn)
-        self._ended_by = ended_by
+    def _expect_going(self) -> None:
+        if self.over:
+            raise ValueError(f"puzzle {self.puzzle.id} is over: {self._ended_by}")
 
-    def _is_right(self, move: chess.Move) -> bool:
-        solution = self._recorded(self.puzzle.solver_moves[len(self._turns)])
-        return move == solution or (_mates(self.board, solution) and _mates(self.board, move))
 
-    def _recorded(self, uci: str) -> chess.Move:
-        move = chess.Move.from_uci(uci)
-        if not self.board.is_legal(move):
-            raise ValueError(f"puzzle {self.puzzle.id}: recorded move {uci} is not legal")
-        return move
+def group(puzzle: Puzzle, copies: int) -> list[Episode]:
+    """Episodes of one puzzle that share its positions, so that no answer is judged twice.
+
+    Each goes its own way; what they share lives as long as they do.
+    """
+    start = _Position(puzzle, 0, puzzle.board())
+    return [Episode(puzzle, start) for _ in range(copies)]
 
 
 def _mates(board: chess.Board, move: chess.Move) -> bool:
@@ -150,9 +203,10 @@ def split_thought(ids: Sequence[int]) -> tuple[list[int] | None, list[int]]:
     """
     if not ids or ids[0] != tokens.THINK:
         return None, list(ids)
-    if tokens.END_THINK not in ids:
-        raise tokens.Unreadable("the thought is never closed")
-    close = list(ids).index(tokens.END_THINK)
+    try:
+        close = ids.index(tokens.END_THINK)
+    except ValueError:
+        raise tokens.Unreadable("the thought is never closed") from None
     return list(ids[1:close]), list(ids[close + 1 :])
 
 

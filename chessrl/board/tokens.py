@@ -154,14 +154,14 @@ def read_move(board: chess.Board, text: str) -> chess.Move:
         rank = "1" if board.turn == chess.WHITE else "8"
         move = chess.Move.from_uci(f"e{rank}{'g' if parts['castling'] == 'O-O' else 'c'}{rank}")
         if not board.is_castling(move):
-            raise Illegal(f"{text} is not possible in {board.fen()}")
+            raise Illegal(f"{text} may not be played")
     else:
         uci = parts["start"] + parts["end"] + (parts["promotion"] or "").lower()
         if parts["start"] == parts["end"]:
             raise Unreadable(f"{text!r} moves nowhere")
         move = chess.Move.from_uci(uci)
     if not board.is_legal(move):
-        raise Illegal(f"{text} is not legal in {board.fen()}")
+        raise Illegal(f"{text} may not be played")  # no FEN: it would cost more than all the rest
     rendered = decode(_encode_unsigned(board, move))
     if text.rstrip("+#") != rendered:
         raise Unreadable(f"{text!r} denies the board, where that move is {rendered!r}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from chessrl.board import tokens
-from chessrl.board.episodes import Episode, Outcome, play_turn, split_thought
+from chessrl.board.episodes import Outcome, group, play_turn, split_thought
 from chessrl.board.prompts import puzzle_prompt
 from chessrl.board.puzzles import Puzzle
 from chessrl.board.traces import read_trace
@@ -71,7 +71,7 @@ def play(
         temperature: of sampling.
     """
     prompts = [puzzle_prompt(puzzle, form) for puzzle in puzzles]
-    episodes = [Episode(puzzle) for puzzle in puzzles for _ in range(copies)]
+    episodes = [episode for puzzle in puzzles for episode in group(puzzle, copies)]
     turns: list[list[list[int]]] = [[] for _ in episodes]
 
     def reply(row: int, turn: list[int]) -> list[int] | None:
