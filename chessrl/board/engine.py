@@ -1,4 +1,4 @@
-"""A UCI engine as judge of positions: the best two moves and what they are worth.
+"""A UCI engine as judge of positions: the best moves and what they are worth.
 
 Each judgement starts from an empty hash table, on one thread, with a fixed number of nodes, so
 that the same engine gives the same answer whatever was asked before.
@@ -110,11 +110,12 @@ class Engine:
                 f"({_reason(error)}): mend engine.hash_mb or engine.path"
             ) from error
 
-    def judge(self, board: chess.Board) -> list[Judged]:
-        """The best moves, best first: two, or one where only one is legal.
+    def judge(self, board: chess.Board, best: int = 2) -> list[Judged]:
+        """The best moves, best first: as many as asked for, or all where fewer are legal.
 
         Args:
             board: with a legal move; the moves that led to it are not looked at.
+            best: how many. The nodes are shared among them.
 
         Raises:
             InputError: the engine died, hung, or gave no usable answer.
@@ -123,15 +124,26 @@ class Engine:
             raise InputError(self._fault)
         alone = board.copy(stack=False)
         try:
-            infos = self._analyse(alone)
+            infos = self._analyse(alone, best)
         except _GONE as error:
             self._fail(_reason(error), board)
         lines = [_judged(info, board.turn) for info in infos]
-        if len(lines) != min(2, board.legal_moves.count()) or None in lines:
-            self._fail("it gave no two moves with scores: does it know MultiPV?", board)
+        if len(lines) != min(best, board.legal_moves.count()) or None in lines:
+            self._fail("it did not give its best moves with scores: does it know MultiPV?", board)
         return lines
 
-    def _analyse(self, board: chess.Board) -> list[chess.engine.InfoDict]:
+    def value(self, board: chess.Board) -> float:
+        """Win probability of the side to move, 0 to 1; where the game is over, 1, 0.5 or 0.
+
+        Raises:
+            InputError: as `judge` does.
+        """
+        over = board.outcome()
+        if over is None:
+            return self.judge(board, best=1)[0].win
+        return 0.5 if over.winner is None else float(over.winner == board.turn)
+
+    def _analyse(self, board: chess.Board, best: int) -> list[chess.engine.InfoDict]:
         """`SimpleEngine.analyse`, which knows no time limit where the limit is one of nodes.
 
         It is not cancelled when its time is over (python-chess then waits for ever for the engine
@@ -141,7 +153,7 @@ class Engine:
         work = protocol.analyse(
             board,
             chess.engine.Limit(nodes=self._nodes),
-            multipv=2,
+            multipv=best,
             game=object(),  # another game: the hash is cleared
             info=chess.engine.INFO_SCORE | chess.engine.INFO_PV,
         )
