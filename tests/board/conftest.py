@@ -1,14 +1,18 @@
 """Positions and puzzles that the tests of this folder share."""
 
 import random
+import sys
 from pathlib import Path
 
 import chess
 import pytest
 
+from chessrl.board.engine import program
 from chessrl.board.puzzles import Puzzle, read_puzzles
 from chessrl.board.skips import SkipReport
+from chessrl.config import EngineConfig, InputError
 
+FAKE = Path(__file__).parents[1] / "engines" / "fake.py"
 STARTER = Path(__file__).parents[2] / "data" / "starter"
 OPENINGS = (
     chess.STARTING_FEN,
@@ -45,3 +49,28 @@ def starter(tmp_path_factory) -> list[Puzzle]:
     puzzles = read_puzzles(path, SkipReport())
     assert len(puzzles) == 300
     return puzzles
+
+
+@pytest.fixture
+def fake(tmp_path):
+    """Settings of a copy of the fake engine that fails as told."""
+
+    def made(mode: str = "sound", nodes: int = 50) -> EngineConfig:
+        text = FAKE.read_text().replace('MODE = "sound"', f'MODE = "{mode}"')
+        text = text.replace('LOG = ""', f'LOG = "{tmp_path / "log"}"')
+        path = tmp_path / f"{mode}_engine"
+        path.write_text(f"#!{sys.executable}\n{text}")
+        path.chmod(0o755)
+        return EngineConfig(name="fake", path=str(path), nodes=nodes, hash_mb=8)
+
+    return made
+
+
+@pytest.fixture
+def stockfish() -> EngineConfig:
+    """Settings of Stockfish, where it is installed."""
+    try:
+        program("stockfish")
+    except InputError:
+        pytest.skip("stockfish is not installed")
+    return EngineConfig(name="stockfish", path="stockfish", nodes=20_000)

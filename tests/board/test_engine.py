@@ -1,7 +1,6 @@
 """The engine as judge: repeatable, and every way it fails ends with a line that says what to do."""
 
 import os
-import sys
 import threading
 import time
 from pathlib import Path
@@ -13,24 +12,8 @@ from chessrl.board import engine
 from chessrl.board.engine import Engine, program, win_probability
 from chessrl.config import EngineConfig, InputError
 
-FAKE = Path(__file__).parents[1] / "engines" / "fake.py"
 HANGING = "4k3/8/8/3q4/4P3/8/8/4K3 w - - 0 1"
 """The pawn takes a queen."""
-
-
-@pytest.fixture
-def fake(tmp_path):
-    """Settings of a copy of the fake engine that fails as told."""
-
-    def made(mode: str = "sound", nodes: int = 50) -> EngineConfig:
-        text = FAKE.read_text().replace('MODE = "sound"', f'MODE = "{mode}"')
-        text = text.replace('LOG = ""', f'LOG = "{tmp_path / "log"}"')
-        path = tmp_path / f"{mode}_engine"
-        path.write_text(f"#!{sys.executable}\n{text}")
-        path.chmod(0o755)
-        return EngineConfig(name="fake", path=str(path), nodes=nodes, hash_mb=8)
-
-    return made
 
 
 def test_win_probability_is_that_of_lichess():
@@ -62,6 +45,21 @@ def test_a_single_legal_move_comes_alone(fake):
     assert line.move.uci() == "a1b2"
 
 
+def test_a_position_is_worth_what_its_best_move_is(fake, tmp_path):
+    with Engine(fake(), patience=2) as judge:
+        assert judge.value(chess.Board(HANGING)) == win_probability(100)
+        assert judge.value(chess.Board("6k1/5ppp/8/8/8/8/8/K3R3 w - - 0 1")) == 1.0
+        log = (tmp_path / "log").read_text()
+        assert "MultiPV value 2" not in log and log.count("go nodes") == 2
+        mated = chess.Board("4R1k1/5ppp/8/8/8/8/8/K7 b - - 0 1")
+        stalemate = chess.Board("7k/5Q2/6K1/8/8/8/8/8 b - - 0 1")
+        bare = chess.Board("7k/8/6K1/8/8/8/8/8 b - - 0 1")
+        assert [judge.value(board) for board in (mated, stalemate, bare)] == [0.0, 0.5, 0.5]
+        assert (tmp_path / "log").read_text() == log  # the rules say it, no engine is asked
+    with Engine(fake("mute"), patience=2) as judge, pytest.raises(InputError, match="scores"):
+        judge.value(chess.Board(HANGING))
+
+
 def test_each_judgement_is_a_game_of_its_own(fake, tmp_path):
     board = chess.Board()
     board.push_san("e4")
@@ -80,7 +78,7 @@ def test_each_judgement_is_a_game_of_its_own(fake, tmp_path):
 
 
 def test_a_missing_engine_says_how_to_get_one(tmp_path):
-    for path in ("no-such-engine", str(tmp_path / "absent"), str(FAKE.parent)):
+    for path in ("no-such-engine", str(tmp_path / "absent"), str(tmp_path)):
         with pytest.raises(InputError, match="apt install stockfish") as refused:
             Engine(EngineConfig(name="x", path=path, nodes=1))
         assert path in str(refused.value)
@@ -172,22 +170,13 @@ def alive(pid: int) -> bool:
     return True
 
 
-def stockfish() -> str | None:
-    try:
-        return program("stockfish")
-    except InputError:
-        return None
-
-
-@pytest.mark.skipif(stockfish() is None, reason="stockfish is not installed")
-def test_stockfish_judges_the_same_in_any_order():
+def test_stockfish_judges_the_same_in_any_order(stockfish):
     boards = [chess.Board(), chess.Board(HANGING), chess.Board("6k1/5ppp/8/8/8/8/8/K3R3 w - - 0 1")]
-    config = EngineConfig(name="stockfish", path="stockfish", nodes=20_000)
-    with Engine(config) as judge:
+    with Engine(stockfish) as judge:
         assert judge.name.startswith("Stockfish")
         first = [judge.judge(board) for board in boards]
         assert [judge.judge(board) for board in reversed(boards)] == first[::-1]
     assert first[1][0].move.uci() == "e4d5"
     assert (first[2][0].move.uci(), first[2][0].win) == ("e1e8", 1.0)
-    with Engine(config) as judge:
+    with Engine(stockfish) as judge:
         assert [judge.judge(board) for board in boards] == first
