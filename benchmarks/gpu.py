@@ -126,13 +126,12 @@ def sampling_rate(config: ModelConfig, device: torch.device, rows: int, seconds:
     """Tokens per second that are sampled after prompts of 64 tokens, 64 for each row."""
     model = new_model(config, VOCABULARY, 0).to(device).eval()
     prompts = batch_of(rows, 63, 1).tolist()
-    endless = Turns(ends=lambda *_: False, reply=lambda *_: None, keep_end=True)
-    generator = torch.Generator().manual_seed(0)
+    endless = Turns(lambda *_: False, lambda *_: None, keep_end=True, stops=())
 
     def play() -> int:
         done = sample(
             model, prompts, [1] * rows, endless, budgets=[64] * rows, temperature=1.0,
-            pad=tokens.PAD, generator=generator,
+            pad=tokens.PAD, seeds=range(rows),
         )  # fmt: skip
         return sum(len(one.tokens) for one in done)
 

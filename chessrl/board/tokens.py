@@ -38,7 +38,7 @@ _PIECE = {
     for kind in chess.PIECE_TYPES
     for color in chess.COLORS
 }
-_OPENERS = frozenset(ID[token] for token in (*PIECES, "O-O", "O-O-O"))
+OPENERS = frozenset(ID[token] for token in (*PIECES, "O-O", "O-O-O"))
 _LETTER = {kind: ID[chess.piece_symbol(kind).upper()] for kind in chess.PIECE_TYPES}
 _CASTLING = (
     (ID["K"], chess.BB_H1),
@@ -129,7 +129,7 @@ def split_moves(ids: Sequence[int]) -> Iterator[list[int]]:
 
 def begins_move(before: Sequence[int], token: int) -> bool:
     """Whether `token` begins a move: a piece letter that is no promotion, or castling."""
-    return token in _OPENERS and not (before and before[-1] == ID["="])
+    return token in OPENERS and not (before and before[-1] == ID["="])
 
 
 def decode(ids: Sequence[int]) -> str:

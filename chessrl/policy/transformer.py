@@ -80,6 +80,12 @@ def places_within(documents: Tensor) -> Tensor:
     return columns - torch.where(begins, columns, 0).cummax(dim=1).values
 
 
+def places_along(branches: Tensor) -> Tensor:
+    """Position of each token in a stem, branch 0, or in a branch that goes on from its end."""
+    stem = (branches == 0).sum(dim=1, keepdim=True)
+    return places_within(branches) + torch.where(branches == 0, 0, stem)
+
+
 class KVCache:
     """Keys and values of the tokens read so far, for rows that end at the same column.
 
@@ -181,6 +187,9 @@ class Block(nn.Module):
 class Transformer(nn.Module):
     """Tokens (B, T) in, logits over the vocabulary (B, T, V) out."""
 
+    fp32_head: bool = False
+    """Whether logits are float32 products, under autocast too (arXiv 2510.13786)."""
+
     def __init__(self, config: ModelConfig, vocabulary_size: int) -> None:
         super().__init__()
         self.config = config
@@ -215,11 +224,18 @@ class Transformer(nn.Module):
             documents: (B, T) numbers of the documents that share a row, where several do: a token
                 sees those of its own document only, and counts its places from the first of it.
         """
-        return self.head(self.features(tokens, cache, routes, documents))
+        return self.logits(self.features(tokens, cache, routes, documents))
 
     def last_logits(self, tokens: Tensor, cache: KVCache) -> Tensor:
         """Logits (B, V) after the last token only."""
-        return self.head(self.features(tokens, cache)[:, -1])
+        return self.logits(self.features(tokens, cache)[:, -1])
+
+    def logits(self, features: Tensor) -> Tensor:
+        """What the head makes of features (..., D): (..., V)."""
+        if not self.fp32_head:
+            return self.head(features)
+        with torch.autocast(features.device.type, enabled=False):
+            return F.linear(features.float(), self.head.weight.float())
 
     def features(
         self,
@@ -227,8 +243,14 @@ class Transformer(nn.Module):
         cache: KVCache | None = None,
         routes: list[Tensor] | None = None,
         documents: Tensor | None = None,
+        branches: Tensor | None = None,
     ) -> Tensor:
-        """The normalised last hidden states (B, T, D), which the head reads."""
+        """The normalised last hidden states (B, T, D), which the head reads.
+
+        Args:
+            branches: (B, T) for rows of a stem, numbered 0, and sequences that all go on from its
+                end, numbered from 1: a token sees the stem and its own branch only.
+        """
         x = self.embedding(tokens)
         columns = torch.arange(tokens.shape[1], device=tokens.device)
         bias = None
@@ -236,6 +258,10 @@ class Transformer(nn.Module):
             earlier = columns[:, None] >= columns
             bias = self._bias((documents[:, :, None] == documents[:, None, :]) & earlier)
             columns = places_within(documents)[:, None]
+        if branches is not None:
+            seen = (branches[:, :, None] == branches[:, None, :]) | (branches[:, None, :] == 0)
+            bias = self._bias(seen & (columns[:, None] >= columns))
+            columns = places_along(branches)[:, None]
         if cache is not None:
             cache.reserve(cache.length + tokens.shape[1])
             columns = columns + cache.length

@@ -141,7 +141,7 @@ def test_sampled_log_probabilities_are_those_of_a_full_pass(moe):
     prompts = [[1, 2, 3, 4], [5]]
     samples = sample(
         moe, prompts, [3, 3], Turns(lambda *_: False, lambda *_: None, True), budgets=[6] * 6,
-        temperature=1.0, pad=0, generator=torch.Generator().manual_seed(0),
+        temperature=1.0, pad=0, seeds=[0, 1],
     )  # fmt: skip
     for row, one in enumerate(samples):
         prompt = prompts[row // 3]

@@ -19,10 +19,10 @@ from transformers import (
 )
 
 from chessrl.config import ModelConfig
+from chessrl.policy.decoding import pad_left
 from chessrl.policy.experts import balance_loss
 from chessrl.policy.export import their_name
 from chessrl.policy.losses import masked_nll
-from chessrl.policy.sampling import pad_left
 from chessrl.policy.transformer import KVCache, Transformer
 from chessrl.policy.weights import new_model
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from chessrl.policy.losses import token_logprobs
-from chessrl.policy.sampling import Sample, Turns, sample
+from chessrl.policy.sampling import Dice, Sample, Turns, mixed, sample
 from chessrl.policy.transformer import Transformer
 
 STOP, PAD = 12, 0
@@ -31,7 +31,7 @@ def run(model: Transformer, prompts=PROMPTS, copies=None, turns=None, **changes)
         "budgets": [8] * sum(copies),
         "temperature": 1.0,
         "pad": PAD,
-        "generator": torch.Generator().manual_seed(0),
+        "seeds": range(len(prompts)),
     }
     return sample(model, prompts, copies, turns or Turns(never, no_reply, True),
                   **(settings | changes))  # fmt: skip
@@ -85,13 +85,37 @@ def test_samples_follow_the_distribution(model):
         assert abs(count - 4000 * p) <= 5 * (4000 * p * (1 - p)) ** 0.5 + 1
 
 
-def test_the_generator_decides(model):
+def test_the_seeds_decide(model):
     def tokens(seed: int) -> list[list[int]]:
-        generator = torch.Generator().manual_seed(seed)
-        return [one.tokens for one in run(model, copies=[3, 3, 3], generator=generator)]
+        seeds = [seed, seed + 10, seed + 20]
+        return [one.tokens for one in run(model, copies=[3, 3, 3], seeds=seeds)]
 
     assert tokens(5) == tokens(5)
     assert tokens(5) != tokens(6)
+
+
+def test_a_prompts_rows_do_not_depend_on_the_other_prompts(model):
+    together = run(model, copies=[3, 3, 3], seeds=[5, 6, 7], budgets=[80] * 9)
+    for place, prompt in enumerate(PROMPTS):
+        alone = run(model, [prompt], [3], seeds=[5 + place], budgets=[80] * 3)
+        assert [one.tokens for one in alone] == [
+            one.tokens for one in together[3 * place : 3 * place + 3]
+        ]
+
+
+def test_dice_can_be_had_again():
+    dice = Dice([3, 4], [2, 1])
+    drawn = [dice.of(step).tolist() for step in range(200)]
+    assert [Dice([3, 4], [2, 1]).of(step).tolist() for step in (199, 0, 64)] == [
+        drawn[199], drawn[0], drawn[64],
+    ]  # fmt: skip
+    assert len({number for row in drawn for number in row}) == 600
+    assert all(0 <= number < 1 for row in drawn for number in row)
+
+
+def test_seeds_are_mixed_well():
+    found = {mixed(a, b) for a in range(40) for b in range(40)} | {mixed(a) for a in range(40)}
+    assert len(found) == 1640 and all(0 <= seed < 2**63 for seed in found)
 
 
 def test_replies_are_put_in_as_they_are_and_marked(model):

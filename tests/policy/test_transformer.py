@@ -12,7 +12,7 @@ from torch import Tensor
 from chessrl import compute
 from chessrl.config import ModelConfig
 from chessrl.policy import transformer
-from chessrl.policy.sampling import pad_left
+from chessrl.policy.decoding import pad_left
 from chessrl.policy.transformer import (
     KVCache,
     RMSNorm,
@@ -287,3 +287,18 @@ def test_initial_weights_have_the_stated_spread():
     # untrained, it guesses evenly: ln 95 nats
     loss = F.cross_entropy(model(torch.arange(90)[None])[0], torch.arange(90))
     assert loss.item() == pytest.approx(math.log(95), abs=0.05)
+
+
+@torch.no_grad()
+def test_an_fp32_head_multiplies_in_float32_under_autocast(model):
+    tokens = torch.arange(13).repeat(2, 1)
+    with torch.autocast("cpu", torch.bfloat16):
+        low = model(tokens)
+        model.fp32_head = True
+        features, logits = model.features(tokens), model(tokens)
+        cache = KVCache(model.config, torch.zeros(2, dtype=torch.long), torch.bfloat16)
+        last = model.last_logits(tokens, cache)
+    exact = features.double() @ model.head.weight.double().T
+    assert (low.dtype, logits.dtype, last.dtype) == (torch.bfloat16, torch.float32, torch.float32)
+    assert torch.equal(logits, features.float() @ model.head.weight.T)
+    assert (logits - exact).abs().max() < 1e-5 < 1e-3 < (low - exact).abs().max()
