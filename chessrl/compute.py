@@ -40,9 +40,15 @@ def training_flops(active: int, tokens: float) -> float:
     return TRAIN * active * tokens
 
 
-def rl_flops(active: int, rollout_tokens: float, reference: bool) -> float:
-    """RL on so many tokens of prompt and response: 10 N with a reference model, 8 N without."""
-    return (FORWARD + TRAIN + (FORWARD if reference else 0)) * active * rollout_tokens
+def rl_flops(active: int, sampled: float, trained: float, anchored: float) -> float:
+    """RL by the study's accounting: 10 N per token with a reference model, 8 N without.
+
+    Args:
+        sampled: tokens of prompt and response that were sampled.
+        trained: those of episodes that took part in an update; in the study all of them.
+        anchored: those that a reference model read.
+    """
+    return active * (FORWARD * (sampled + anchored) + TRAIN * trained)
 
 
 def exact_forward_flops(model: ModelConfig, vocabulary: int, tokens: float, length: float) -> float:

@@ -5,7 +5,7 @@ nothing stands, then `w` or `b`, the side to move. It tells what `position_key` 
 Only for FENs and moves that `validate` has found sound.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import chess
 import numpy as np
@@ -46,6 +46,15 @@ def moved(position: str, uci: str) -> str:
 def solver_position(puzzle: Puzzle) -> str:
     """Position that the solver sees, after the opponent's first move."""
     return moved(fen_position(puzzle.fen), puzzle.moves[0])
+
+
+def solver_positions_of(puzzle: Puzzle) -> Iterator[str]:
+    """Positions that the solver sees along the recorded line, the first included."""
+    position = fen_position(puzzle.fen)
+    for number, uci in enumerate(puzzle.moves):
+        position = moved(position, uci)
+        if number % 2 == 0:
+            yield position
 
 
 def position_arrays(positions: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:

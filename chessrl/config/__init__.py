@@ -8,7 +8,16 @@ from chessrl.config.data import (
     MineConfig,
     PuzzleSelection,
 )
+from chessrl.config.harvest import HarvestConfig
 from chessrl.config.model import ModelConfig
+from chessrl.config.rl import (
+    AheadConfig,
+    CurriculumConfig,
+    KlConfig,
+    LengthConfig,
+    LossConfig,
+    RlConfig,
+)
 from chessrl.config.run import STAGES, Run, parse
 from chessrl.config.training import (
     MODELS_OF,
@@ -16,7 +25,6 @@ from chessrl.config.training import (
     OptimConfig,
     PretrainConfig,
     PromptConfig,
-    RlConfig,
     SftConfig,
     TracesConfig,
     TrainerConfig,
@@ -25,11 +33,17 @@ from chessrl.config.training import (
 __all__ = [
     "MODELS_OF",
     "STAGES",
+    "AheadConfig",
+    "CurriculumConfig",
     "DataConfig",
     "EngineConfig",
     "EvaluateConfig",
     "GameFilter",
+    "HarvestConfig",
     "InputError",
+    "KlConfig",
+    "LengthConfig",
+    "LossConfig",
     "MineConfig",
     "ModelConfig",
     "OptimConfig",

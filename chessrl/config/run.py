@@ -11,20 +11,21 @@ from omegaconf.errors import OmegaConfBaseException
 
 from chessrl.config.base import InputError, require
 from chessrl.config.data import DataConfig, EngineConfig, MineConfig
+from chessrl.config.harvest import HarvestConfig
 from chessrl.config.model import ModelConfig
+from chessrl.config.rl import RlConfig
 from chessrl.config.training import (
     EvaluateConfig,
     PretrainConfig,
     PromptConfig,
-    RlConfig,
     SftConfig,
     TracesConfig,
     TrainerConfig,
 )
 
 STAGES = (
-    "prepare", "pretrain", "traces", "sft", "rl", "evaluate", "pipeline", "collect", "mine",
-    "describe", "export", "import",
+    "prepare", "pretrain", "traces", "sft", "rl", "harvest", "evaluate", "pipeline", "collect",
+    "mine", "describe", "export", "import",
 )  # fmt: skip
 
 
@@ -56,6 +57,7 @@ class Run:
     traces: TracesConfig
     sft: SftConfig
     rl: RlConfig
+    harvest: HarvestConfig
     evaluate: EvaluateConfig
     trainer: TrainerConfig
 
@@ -67,8 +69,7 @@ class Run:
             f"pretrain.context={self.pretrain.context} leaves no room after a board: at least 80",
         )
         require(
-            self.checkpoint is None
-            or self.stage not in ("pipeline", "prepare", "pretrain", "mine", "import"),
+            self.checkpoint is None or self.stage not in ("pipeline", "prepare", "mine", "import"),
             f"checkpoint= cannot be used with stage={self.stage}",
         )
         many = self.trainer.devices > 1
@@ -83,8 +84,9 @@ class Run:
                 f"choose {stage}/optim=adamw",
             )
         require(
-            not many or self.stage != "rl",
-            f"trainer.devices={self.trainer.devices}: rl works on one device",
+            not many or not self.rl.ahead.asynchronous or self.stage not in ("rl", "pipeline"),
+            f"trainer.devices={self.trainer.devices}: rl.ahead.asynchronous trains on one device, "
+            "beside a process that samples",
         )
         require(
             not many or self.model.experts == 0,

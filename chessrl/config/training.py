@@ -104,6 +104,10 @@ class PretrainConfig:
     context: int
     """Places in a row of packed documents; longer ones are cut to so many tokens."""
     optim: OptimConfig
+    harvest: str | None = operational(None)
+    """Folder of a harvest whose documents are mixed in; its content takes part in the identity."""
+    harvest_share: float = added(0.1)
+    """Share of the tokens that come from the harvest."""
     microbatch_tokens: int = operational(32768)
     """Places in one backward pass of a device; changes memory, never the update."""
     checkpoint_every: int = operational(500)
@@ -116,6 +120,10 @@ class PretrainConfig:
             0 < self.tokens < math.inf, f"pretrain.tokens={self.tokens} must be positive and finite"
         )
         require(self.context > 1, f"pretrain.context={self.context} must exceed 1")
+        require(
+            0 < self.harvest_share < 1,
+            f"pretrain.harvest_share={self.harvest_share} is not in (0, 1)",
+        )
         require(
             self.optim.schedule == "cosine" or self.optim.decay > 0,
             "pretrain.optim.decay must be positive with wsd: the share of the steps that decay",
@@ -179,6 +187,10 @@ class SftConfig:
     context: int
     """Places in a row of packed documents; longer ones are left out and counted."""
     optim: OptimConfig
+    data: str = added("traces")
+    """Documents to train on: `traces`, `harvest`, or `both`."""
+    harvest: str | None = operational(None)
+    """Folder of a harvest; its content takes part in the identity."""
     microbatch_tokens: int = operational(32768)
     """Places in one backward pass of a device; changes memory, never the update."""
     checkpoint_every: int = operational(200)
@@ -187,47 +199,19 @@ class SftConfig:
     def __post_init__(self) -> None:
         require(0 < self.epochs < math.inf, f"sft.epochs={self.epochs} must be positive and finite")
         require(self.context > 1, f"sft.context={self.context} must exceed 1")
+        require(
+            self.data in ("traces", "harvest", "both"),
+            f"sft.data={self.data}: traces, harvest or both",
+        )
+        require(
+            (self.harvest is not None) == (self.data != "traces"),
+            f"sft.data={self.data} needs sft.harvest=FOLDER, that of a harvest"
+            if self.harvest is None
+            else "sft.harvest is for sft.data=harvest or sft.data=both",
+        )
         require(self.optim.schedule == "cosine", "sft.optim.schedule: only a cosine")
         _require_rows("sft", self.batch_tokens, self.context, self.microbatch_tokens)
         require(min(self.checkpoint_every, self.log_every) > 0, "sft: intervals must be > 0")
-
-
-@dataclass(kw_only=True)
-class RlConfig:
-    """GRPO on puzzles, each episode judged by python-chess."""
-
-    steps: int
-    prompts: int
-    """Puzzles in one step, P."""
-    group_size: int
-    """Episodes of each puzzle, G."""
-    max_new_tokens: int
-    """Tokens that the model may write in one episode, all turns together."""
-    temperature: float
-    clip: float
-    """The probability ratio is clipped to [1 - clip, 1 + clip]."""
-    kl: float
-    """Weight of the k3 estimate of KL(policy || SFT policy) in the loss; 0 loads no reference."""
-    optim: OptimConfig
-    max_rating: int = 0
-    """Leave out harder puzzles; 0 means none."""
-    microbatch_tokens: int = operational(16384)
-    """Tokens in one backward pass; changes memory, never the update."""
-    checkpoint_every: int = operational(20)
-
-    def __post_init__(self) -> None:
-        require(self.steps > 0, f"rl.steps={self.steps} must be positive")
-        require(self.optim.schedule == "cosine", "rl.optim.schedule: only a cosine")
-        require(self.prompts > 0, f"rl.prompts={self.prompts} must be positive")
-        require(
-            self.group_size > 1, f"rl.group_size={self.group_size}: a group needs two to compare"
-        )
-        require(self.max_new_tokens > 0, f"rl.max_new_tokens={self.max_new_tokens}: not positive")
-        require(self.temperature > 0, f"rl.temperature={self.temperature} must be positive")
-        require(0 < self.clip < 1, f"rl.clip={self.clip} is not in (0, 1)")
-        require(self.kl >= 0, f"rl.kl={self.kl} is negative")
-        require(self.microbatch_tokens > 0, "rl.microbatch_tokens must be positive")
-        require(self.checkpoint_every > 0, "rl.checkpoint_every must be positive")
 
 
 @dataclass(kw_only=True)

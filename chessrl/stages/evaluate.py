@@ -4,7 +4,7 @@ import csv
 import io
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from chessrl import compute
 from chessrl.artifacts import PassAtK, Result, write_text
 from chessrl.board import tokens
 from chessrl.board.puzzles import BINS, Puzzle, read_puzzles
+from chessrl.board.rewards import Reward, binary
 from chessrl.board.skips import SkipReport
 from chessrl.config import Run
 from chessrl.metrics import clustered_mean, pass_at_k, powers_of_two
@@ -22,14 +23,17 @@ from chessrl.policy.transformer import Transformer
 from chessrl.policy.weights import load_model
 from chessrl.progress import Meter
 from chessrl.stages.batches import Dataset, in_order
+from chessrl.stages.group import gathered, group
 from chessrl.stages.plies import moves_begun
-from chessrl.stages.rollouts import Rollout, play, seeded
+from chessrl.stages.rollouts import Group, Play, Rollout, Rules, play
 from chessrl.stages.runs import folder, inherited, parent, weights_file, working
 from chessrl.stages.traces import selected
 from chessrl.stages.training import device_of
 
 AGGREGATES = {"all": BINS, "B1-B4": BINS[1:5]}
 """Bins that are also reported together; B1-B4 as in the chess study."""
+AT_ONCE = 1024
+"""Episodes sampled at a time outside of this stage, whose batch is a setting."""
 
 
 def evaluate(run: Run) -> Result:
@@ -49,22 +53,20 @@ def evaluate(run: Run) -> Result:
     result.n_params = compute.parameters(model.config, len(tokens.TOKENS))
     began = time.monotonic()
     label = f"evaluate {config.of}"
+    rules = Rules(
+        form=run.prompt.form,
+        copies=config.samples,
+        budget=config.max_new_tokens,
+        temperature=config.temperature,
+        thinks=config.of != "pretrain",
+    )
     with working(run, out, "evaluate"):
         rollouts: list[Rollout] = []
         at_once = config.batch // config.samples
         with Meter(label, len(puzzles), "puzzles") as meter:
             for first in range(0, len(puzzles), at_once):
                 batch = puzzles[first : first + at_once]
-                rollouts += play(
-                    model,
-                    batch,
-                    config.samples,
-                    form=run.prompt.form,
-                    thinks=config.of != "pretrain",
-                    budget=config.max_new_tokens,
-                    temperature=config.temperature,
-                    generator=seeded(config.seed, first),
-                )
+                rollouts += play(model, batch, rules, config.seed, first)
                 meter.advance(first + len(batch))
         solved = np.array([r.outcome.reward for r in rollouts]).reshape(len(puzzles), -1)
         _write_counts(out.path / "puzzles.csv", puzzles, solved)
@@ -75,6 +77,34 @@ def evaluate(run: Run) -> Result:
         result.seconds = time.monotonic() - began
         out.write(result)
     return result
+
+
+def rewards_of(
+    model: Transformer,
+    puzzles: Sequence[Puzzle],
+    rules: Rules,
+    seed: int,
+    reward: Reward = binary,
+    told: Callable[[int], None] = lambda done: None,
+) -> np.ndarray:
+    """Rewards (puzzles, n) of episodes played now; the processes of a group share them out.
+
+    Args:
+        told: is told how many puzzles are done.
+    """
+    place = group()
+    mine = [Group(i, puzzles[i]) for i in range(place.rank, len(puzzles), place.size)]
+    found: list[tuple[int, list[float]]] = []
+    at_once = max(AT_ONCE // rules.copies, 1)
+    for first in range(0, len(mine), at_once):
+        part = mine[first : first + at_once]
+        batch = Play(model, part, rules, seed)
+        batch.advance(model)
+        earned = [reward(one.puzzle, one.outcome) for one in batch.rollouts()]
+        rows = np.reshape(earned, (len(part), rules.copies)).tolist()
+        found += [(one.number, row) for one, row in zip(part, rows, strict=True)]
+        told(min((first + len(part)) * place.size, len(puzzles)))
+    return np.array([row for _, row in sorted(gathered(found))])
 
 
 def pass_at_k_by_bin(puzzles: Sequence[Puzzle], solved: np.ndarray) -> list[PassAtK]:

@@ -4,6 +4,7 @@ A group is started by `torch.distributed.run` (this project starts it so itself:
 SLURM's `srun`; both tell a process its place through the environment.
 """
 
+import atexit
 import os
 import signal
 import threading
@@ -50,6 +51,34 @@ def group(environment: Mapping[str, str] = os.environ) -> Group:
     return Group()
 
 
+def gathered(values: list[Any]) -> list[Any]:
+    """What all processes of the group hold, in the order of their ranks; each gets all of it."""
+    if not torch.distributed.is_initialized():
+        return values
+    parts: list[list[Any]] = [[] for _ in range(torch.distributed.get_world_size())]
+    torch.distributed.all_gather_object(parts, values)
+    return [value for part in parts for value in part]
+
+
+def reduced(value: torch.Tensor, how: str) -> torch.Tensor:
+    """`sum`, `min` or `max` of a tensor over all processes of the group."""
+    if torch.distributed.is_initialized():
+        kinds = torch.distributed.ReduceOp
+        operation = {"sum": kinds.SUM, "min": kinds.MIN, "max": kinds.MAX}[how]
+        torch.distributed.all_reduce(value, operation)
+    return value
+
+
+class Replicas(DDPStrategy):
+    """Every process holds the model and works out its gradients; who trains adds them up.
+
+    DDP's own wrapper expects as many backward passes in each process, which RL does not have.
+    """
+
+    def configure_ddp(self) -> None:
+        """Leave the module unwrapped."""
+
+
 def check_group(config: TrainerConfig, place: Group) -> None:
     """Refuse a group that does not fit the configuration.
 
@@ -63,19 +92,18 @@ def check_group(config: TrainerConfig, place: Group) -> None:
         )
 
 
-def placement(config: TrainerConfig, place: Group) -> dict[str, Any]:
-    """Lightning's arguments for the devices; its own start of processes is never used."""
-    environments: dict[str, type[ClusterEnvironment]] = {
-        "torchrun": TorchElasticEnvironment,
-        "slurm": SLURMEnvironment,
-        "": LightningEnvironment,
-    }
-    kind = environments[place.started_by]
-    made = kind(auto_requeue=False) if kind is SLURMEnvironment else kind()
+def placement(config: TrainerConfig, place: Group, adds_up: bool = False) -> dict[str, Any]:
+    """Lightning's arguments for the devices; its own start of processes is never used.
+
+    Args:
+        adds_up: whether the module adds up the gradients of the processes itself.
+    """
     strategy: str | Strategy = "auto"
     if place.size > 1:
-        backend = "nccl" if config.accelerator == "cuda" else "gloo"
-        if config.strategy == "fsdp":
+        backend = _backend(config)
+        if adds_up:
+            strategy = Replicas(process_group_backend=backend)
+        elif config.strategy == "fsdp":
             strategy = sharded_strategy(place.size, backend)
         else:
             strategy = DDPStrategy(process_group_backend=backend)
@@ -84,18 +112,48 @@ def placement(config: TrainerConfig, place: Group) -> dict[str, Any]:
         "devices": config.devices,
         "num_nodes": max(place.size // config.devices, 1),
         "strategy": strategy,
-        "plugins": [made],
+        "plugins": [_environment(place)],
     }
+
+
+def _environment(place: Group) -> ClusterEnvironment:
+    kinds: dict[str, type[ClusterEnvironment]] = {
+        "torchrun": TorchElasticEnvironment,
+        "slurm": SLURMEnvironment,
+        "": LightningEnvironment,
+    }
+    kind = kinds[place.started_by]
+    return kind(auto_requeue=False) if kind is SLURMEnvironment else kind()
+
+
+def _backend(config: TrainerConfig) -> str:
+    return "nccl" if config.accelerator == "cuda" else "gloo"
+
+
+def join(config: TrainerConfig, place: Group) -> None:
+    """Meet the other processes, where there are any, before training does so."""
+    if place.size == 1 or torch.distributed.is_initialized():
+        return
+    meeting = _environment(place)
+    if config.accelerator == "cuda":
+        torch.cuda.set_device(meeting.local_rank())
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = (
+        meeting.main_address,
+        str(meeting.main_port),
+    )
+    torch.distributed.init_process_group(_backend(config), rank=place.rank, world_size=place.size)
+    atexit.register(torch.distributed.destroy_process_group)
 
 
 def take_place(config: TrainerConfig) -> None:
     """What a process of a group does at its start: share the cores, end with its parent."""
     if config.accelerator == "cpu" and "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max((os.cpu_count() or 1) // config.devices, 1))
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
 
 
-def _end_with(parent: int) -> None:
+def end_with(parent: int) -> None:
+    """End this process when its parent has ended; for a thread of its own."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os.kill(os.getpid(), signal.SIGKILL)  # files appear whole or not at all

@@ -13,7 +13,7 @@ from chessrl.progress import say
 from chessrl.stages.group import group
 from chessrl.stopping import STATUS
 
-SPREAD = ("pretrain", "sft")
+SPREAD = ("pretrain", "sft", "rl")
 """Stages that work on many devices."""
 
 

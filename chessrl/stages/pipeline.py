@@ -8,6 +8,7 @@ from chessrl.config import Run
 from chessrl.progress import say
 from chessrl.stages.evaluate import evaluate
 from chessrl.stages.exporting import export, import_model
+from chessrl.stages.harvest import harvest
 from chessrl.stages.launch import SPREAD, launch, needs_group
 from chessrl.stages.mine import mine
 from chessrl.stages.prepare import prepare
@@ -24,6 +25,7 @@ STAGES = {
     "traces": traces,
     "sft": sft,
     "rl": rl,
+    "harvest": harvest,
     "evaluate": evaluate,
     "export": export,
     "import": import_model,

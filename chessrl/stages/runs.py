@@ -1,6 +1,7 @@
 """Which run a configuration names: its settings, its parents, its folder.
 
-    prepare -> pretrain -> traces -> sft -> rl, and evaluate or export of any of the last three
+    prepare -> pretrain -> traces -> sft -> rl, and evaluate or export of any that trains
+    rl -> harvest, whose folder goes to pretrain.harvest or sft.harvest of another run
     import, which has no parent: its weights go to the others with checkpoint=
     mine, which has no parent: its puzzles go to prepare as a file
 
@@ -19,6 +20,7 @@ from chessrl.board.tokens import VOCABULARY_HASH
 from chessrl.config import InputError, Run
 from chessrl.policy.foreign import fingerprint
 from chessrl.sources import content_hash
+from chessrl.stages.contents import documents_content, rollouts_content
 from chessrl.stages.group import group
 
 PARENTS = {
@@ -29,6 +31,7 @@ PARENTS = {
     "traces": ("prepare", "pretrain"),
     "sft": ("traces", "pretrain"),
     "rl": ("prepare", "sft"),
+    "harvest": ("prepare", "rl"),
     "evaluate": ("prepare",),
     "export": (),
     "import": (),
@@ -41,6 +44,7 @@ SETTINGS = {
     "traces": ("traces", "seed"),
     "sft": ("sft", "seed"),
     "rl": ("rl", "seed"),
+    "harvest": ("harvest",),
     "evaluate": ("evaluate",),
     "export": (),
     "import": ("seed",),
@@ -63,7 +67,11 @@ def _folder_content(path: str) -> str:
 def parents(run: Run, stage: str) -> dict[str, str]:
     """Identities of the runs that a stage builds on, by their stage."""
     names = (*PARENTS[stage], run.evaluate.of) if stage in OF_ANY else PARENTS[stage]
-    if run.checkpoint and stage not in ("mine", "prepare", "pretrain"):
+    if stage == "harvest" and run.harvest.rollouts:
+        names = ("prepare",)
+    if stage == "sft" and run.sft.data == "harvest":
+        names = ("pretrain",)
+    if run.checkpoint and stage not in ("mine", "prepare", "harvest"):
         known = {name: run_identity(run, name) for name in names if name not in TRAINED}
         return known | {"checkpoint": _content(run.checkpoint)[:12]}
     return {name: run_identity(run, name) for name in names}
@@ -78,6 +86,16 @@ def run_identity(run: Run, stage: str) -> str:
         settings["vocabulary"] = VOCABULARY_HASH
         settings["games"] = [_content(path) for path in run.data.paths]
         settings["puzzles"] = _content(run.data.puzzles)
+    if stage in ("pretrain", "trunk") and run.checkpoint:  # it brings its model with it
+        del settings["model"]
+    if stage in ("pretrain", "trunk") and not run.pretrain.harvest:
+        settings["pretrain"].pop("harvest_share", None)
+    if stage in ("pretrain", "trunk", "sft"):
+        given = run.sft.harvest if stage == "sft" else run.pretrain.harvest
+        if given:
+            settings["harvest"] = documents_content(given)
+    if stage == "harvest" and run.harvest.rollouts:
+        settings["rollouts"] = rollouts_content(run.harvest.rollouts)
     if stage == "import":
         settings["source"] = _folder_content(run.source)
         settings["vocabulary"] = VOCABULARY_HASH
@@ -88,6 +106,8 @@ def run_identity(run: Run, stage: str) -> str:
         del settings["pretrain"]["tokens"]
         for name in ("decay", "final"):
             settings["pretrain"]["optim"].pop(name, None)
+    if stage == "rl" and run.rl.reward == "engine":
+        settings["engine"] = decisive(run.engine)
     if stage in (*TRAINED, "trunk"):
         trainer = run.trainer
         settings["precision"] = trainer.rl_precision if stage == "rl" else trainer.precision

@@ -25,7 +25,7 @@ from chessrl.policy.transformer import Transformer
 from chessrl.policy.weights import load_model
 from chessrl.progress import Meter
 from chessrl.stages.batches import DatasetWriter
-from chessrl.stages.rollouts import NO_MOVE, seeded
+from chessrl.stages.rollouts import NO_MOVE
 from chessrl.stages.runs import folder, inherited, parent, weights_file, working
 from chessrl.stages.training import device_of
 
@@ -124,18 +124,17 @@ def propose(
         tokens that were read and sampled.
     """
     rng = random.Random(f"{seed}/{number}")
-    generator = seeded(seed, number)
 
     def continued(prompts: list[list[int]], copies: list[int], plies: list[int]) -> list[list[int]]:
         samples = sample(
             model,
             prompts,
             copies,
-            Turns(lambda _, token: token in NO_MOVE, lambda *_: None, keep_end=False),
+            Turns(lambda *_: True, lambda *_: None, keep_end=False, stops=NO_MOVE),
             budgets=[TOKENS_PER_PLY * n + 2 for n in plies],
             temperature=config.temperature,
             pad=tokens.PAD,
-            generator=generator,
+            seeds=[rng.getrandbits(63) for _ in prompts],
         )
         return [one.tokens for one in samples]
 

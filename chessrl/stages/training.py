@@ -58,6 +58,7 @@ def fit(
     shown: Mapping[str, str],
     counted: str,
     watched: bool,
+    adds_up: bool = False,
     parts: int = 1,
     start: Path | None = None,
     end: Path | None = None,
@@ -69,6 +70,7 @@ def fit(
         shown: measures to show with the progress: the words for them, and their logged names.
         counted: logged name of the tokens so far, of which the speed is told.
         watched: whether a logged `loss` that rises for good stops the run.
+        adds_up: whether the module adds up the gradients of several processes itself.
         parts: parts of a batch whose gradients are added up, one after the other.
         start: checkpoint to go on from where the folder has none that is newer.
         end: where the checkpoint of the last step is kept.
@@ -92,7 +94,7 @@ def fit(
     )
     if divergence is not None:
         divergence.checkpoints = keep
-    where = placement(config, place)
+    where = placement(config, place, adds_up)
     where["plugins"] += [AtomicCheckpoints()]
     loggers = [table, *extra_loggers(config, folder, label, done)] if place.leads else []
     with warnings.catch_warnings():

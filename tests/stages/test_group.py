@@ -46,8 +46,9 @@ def test_a_group_must_fit_the_devices(tiny, tmp_path):
 
 
 def test_what_many_devices_cannot_do_is_refused(tiny, tmp_path):
-    with pytest.raises(InputError, match="rl works on one device"):
-        tiny(tmp_path, *CPU, "stage=rl")
+    ahead = ("rl.ahead.scheme=pipeline", "rl.ahead.asynchronous=true")
+    with pytest.raises(InputError, match=r"rl\.ahead\.asynchronous trains on one device"):
+        tiny(tmp_path, *CPU, "stage=rl", *ahead)
     with pytest.raises(InputError, match="experts"):
         tiny(tmp_path, *CPU, "model=1m-moe")
 
@@ -55,7 +56,8 @@ def test_what_many_devices_cannot_do_is_refused(tiny, tmp_path):
 def test_devices_are_no_part_of_the_identity(tiny, tmp_path):
     one, two = tiny(tmp_path), tiny(tmp_path, *CPU)
     assert run_identity(one, "pretrain") == run_identity(two, "pretrain")
-    assert needs_group(two, "pretrain") and not needs_group(two, "rl")
+    assert needs_group(two, "pretrain") and needs_group(two, "rl")
+    assert not needs_group(two, "traces")
     assert not needs_group(one, "pretrain")
 
 

@@ -1,138 +1,173 @@
-"""The update of RL: independent of microbatches, silent on dead groups, blind to what is masked."""
+"""The stage as a whole: exact resume under every scheme, what it writes, how it refuses."""
 
-import dataclasses
+import csv
 
 import pytest
 import torch
+from curves import curve
+from safetensors.torch import load_file
 
-from chessrl.board import tokens
-from chessrl.board.episodes import replay
-from chessrl.board.puzzles import Puzzle
-from chessrl.config import ModelConfig
-from chessrl.policy.losses import group_advantage
-from chessrl.policy.sampling import Sample
-from chessrl.policy.weights import new_model
-from chessrl.stages.rl import PuzzleRL, as_rows, microbatches, prompts_of
-from chessrl.stages.rollouts import Rollout, seeded
+from chessrl import compute
+from chessrl.artifacts import Result
+from chessrl.board import rewards, tokens
+from chessrl.config import InputError
+from chessrl.policy.weights import new_model, save_model
+from chessrl.stages import training
+from chessrl.stages.rl import rl
+from chessrl.stages.rollout_files import episodes_of, read_table
+from chessrl.stages.runs import folder
 
-MODEL = ModelConfig(name="t", width=16, layers=1, heads=2, kv_heads=1, head_dim=8, ffn=32)
-MATE = Puzzle(id="mate", fen="7k/8/6K1/8/8/8/8/QR6 b - - 0 1", moves=("h8g8", "a1a8"), rating=600)
-
-
-def episode(length: int, seed: int) -> Rollout:
-    """An episode of so many sampled tokens, one of them put in by the environment."""
-    draw = torch.Generator().manual_seed(seed)
-    ids = torch.randint(3, 80, (length,), generator=draw).tolist()
-    logprobs = (-torch.rand(length, generator=draw)).tolist()
-    sampled = [True] * length
-    sampled[length // 2] = False
-    logprobs[length // 2] = 0.0
-    return Rollout(
-        puzzle=MATE,
-        prompt=[tokens.BOS, 5, 6],
-        sample=Sample(ids, logprobs, sampled),
-        outcome=replay(MATE, []),
-        thought=None,
-    )
+SHORT = ("rl.kl.estimator=none", "rl.kl.weight=0", "rl.steps=6", "rl.checkpoint_every=2")
 
 
-def gradients(configure, advantage, limit=10**6, kl=0.0, change=None):
-    """Gradients of one update, caught before the step is taken."""
-    run = configure(f"rl.microbatch_tokens={limit}", f"rl.kl={kl}", "rl.optim.clip=1e9")
-    model = new_model(MODEL, len(tokens.TOKENS), 0)
-    reference = new_model(MODEL, len(tokens.TOKENS), 1).eval() if kl else None
-    module = PuzzleRL(model, reference, run.rl, "board", 0)
-    rollouts = [episode(length, seed) for seed, length in enumerate((4, 9, 6, 7))]
-    if change is not None:
-        change(rollouts)
-    group = {"params": list(model.parameters()), "name": "all"}
-    module.optimizers = lambda: torch.optim.SGD([group], lr=0.0)
-    module.lr_schedulers = lambda: type("Still", (), {"step": lambda self: None})()
-    module.manual_backward = lambda loss: loss.backward()
-    caught = {}
-    zero = torch.optim.SGD.zero_grad
-    try:
-        torch.optim.SGD.zero_grad = lambda self: caught.update(
-            {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+class Killed(BaseException):
+    """As abrupt as a test can be."""
+
+
+@pytest.fixture(scope="module")
+def weights(tiny, tmp_path_factory):
+    """An untrained model."""
+    place = tmp_path_factory.mktemp("weights") / "model.safetensors"
+    model = new_model(tiny(place.parent).model, len(tokens.TOKENS), 0)
+    save_model(place, model, tokens.VOCABULARY_HASH)
+    return place
+
+
+@pytest.fixture
+def finishing(monkeypatch):
+    """Reward for ending a turn at all, which an untrained model does now and then."""
+
+    def earned(puzzle, outcome) -> float:
+        return float(outcome.ended_by != "truncated")
+
+    monkeypatch.setattr("chessrl.stages.rl.choose", lambda *_: earned)
+
+
+@pytest.fixture
+def run(prepared, tiny, weights, tmp_path):
+    """RL from these weights, in a folder of its own."""
+
+    def made(name: str, *overrides: str):
+        return tiny(
+            prepared, "stage=rl", f"checkpoint={weights}", f"out={tmp_path / name}", *overrides
         )
-        module._update(rollouts, torch.tensor(advantage))
-    finally:
-        torch.optim.SGD.zero_grad = zero
-    return caught
+
+    return made
 
 
-ADVANTAGE = [1.0, -1.0, 0.5, -0.5]
+def begin_and_kill(run, monkeypatch, stop: int) -> None:
+    unpatched = training.Steps.__iter__
+
+    def until_killed(self):
+        for number, batch in enumerate(unpatched(self)):
+            if number == stop:
+                raise Killed
+            yield batch
+
+    monkeypatch.setattr(training.Steps, "__iter__", until_killed)
+    with pytest.raises(Killed):
+        rl(run)
+    monkeypatch.setattr(training.Steps, "__iter__", unpatched)
 
 
-@pytest.mark.parametrize("kl", [0.0, 0.5])
-def test_microbatches_do_not_change_the_update(kl, configure):
-    whole = gradients(configure, ADVANTAGE, kl=kl)
-    for limit in (1, 20, 26):
-        parts = gradients(configure, ADVANTAGE, limit, kl=kl)
-        for name, gradient in whole.items():
-            torch.testing.assert_close(parts[name], gradient, atol=1e-7, rtol=1e-5)
+SCHEMES = {
+    "on-policy": (),
+    "ppo": ("rl.ahead.scheme=ppo", "rl.ahead.k=4", "rl.loss.name=cispo", "rl.loss.low=0",
+            "rl.loss.high=5"),
+    "pipeline": ("rl.ahead.scheme=pipeline", "rl.ahead.k=2", "rl.advantage=batch"),
+    "refill": ("rl.zero_variance=refill", "rl.refill_rounds=2"),
+    "retiring": ("rl.curriculum.name=no-positive-resampling", "rl.curriculum.threshold=0.01"),
+    "refreshed": ("rl.kl.estimator=k2", "rl.kl.weight=0.1", "rl.kl.refresh=2"),
+    "in the reward": ("rl.kl.estimator=k1", "rl.kl.weight=0.1", "rl.kl.place=reward"),
+    "interrupted": ("rl.length.control=interrupt", "rl.length.thought_min=3",
+                    "rl.length.thought_max=9"),
+    "bf16": ("trainer.rl_precision=bf16-mixed", "rl.fp32_head=true"),
+}  # fmt: skip
 
 
-def test_a_dead_group_gives_exactly_nothing(configure):
-    dead = group_advantage(torch.tensor([[1.0, 1.0], [0.0, 0.0]])).flatten().tolist()
-    assert gradients(configure, dead) == {}
+@pytest.mark.parametrize("name", SCHEMES)
+def test_a_killed_run_goes_on_to_the_same_end(name, run, finishing, monkeypatch):
+    """Two checkpoints of six steps, killed in the middle of the fourth."""
+    settings = (*SHORT, *SCHEMES[name])
+    whole, broken = run("whole", *settings), run("broken", *settings)
+    rl(whole)
+    begin_and_kill(broken, monkeypatch, 3)
+    result = rl(broken)
+    ours, theirs = folder(broken, "rl"), folder(whole, "rl")
+    assert curve(ours.metrics) == curve(theirs.metrics)
+    moved = [row for row in curve(ours.metrics) if row.get("gradient_norm")]
+    assert moved and float(moved[-1]["gradient_norm"]) > 0
+    weights = [load_file(out.checkpoints / "model.safetensors") for out in (ours, theirs)]
+    assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[1])
+    other = theirs.finished
+    assert (result.tokens, result.flops, result.measures) == (
+        other.tokens, other.flops, other.measures,
+    )  # fmt: skip
+    assert (ours.path / "curve.csv").read_text() == (theirs.path / "curve.csv").read_text()
 
 
-def test_dead_episodes_stay_in_the_denominator(configure):
-    """Two of four episodes are dead: the gradient is that of the live two, over four."""
-    both = gradients(configure, [1.0, -1.0, 0.0, 0.0])
-    alone = gradients(
-        configure, [1.0, -1.0], change=lambda rollouts: rollouts.__delitem__(slice(2, None))
+def test_flops_by_hand(run, finishing):
+    """2 N per token sampled, 6 N per token of what counts, 2 N per token of the reference."""
+    settings = ("rl.zero_variance=drop", "rl.kl.estimator=k3", "rl.kl.weight=0.1")
+    made = run("flops", "rl.steps=3", "rl.keep_rollouts=1000", *settings)
+    result: Result = rl(made)
+    sampled = trained = 0
+    for path in sorted((folder(made, "rl").path / "rollouts").glob("*.parquet")):
+        groups: dict[int, list] = {}
+        for one in episodes_of(read_table(path)):
+            groups.setdefault(one.group, []).append(one)
+        for group in groups.values():
+            read = sum(len(one.prompt) + len(one.tokens) for one in group)
+            sampled += read
+            trained += read * (len({one.reward for one in group}) > 1)
+    n = compute.active_parameters(made.model, len(tokens.TOKENS))
+    assert 0 < trained < sampled == result.tokens["rl"]
+    assert result.measures["trained_tokens"] == trained
+    assert result.flops["rl"] == n * (2 * sampled + 8 * trained)
+    with open(folder(made, "rl").metrics, newline="") as file:
+        assert float(list(csv.DictReader(file))[-1]["flops"]) == pytest.approx(
+            result.flops["rl"], rel=1e-5
+        )
+
+
+def test_what_is_kept_is_bounded(run):
+    made = run("kept", *SHORT, "rl.keep_rollouts=40")
+    rl(made)
+    files = sorted((folder(made, "rl").path / "rollouts").glob("*.parquet"))
+    assert [path.stem for path in files] == ["step-00000004", "step-00000005"]  # 16 episodes each
+
+
+def test_a_cold_run_ends_at_the_gate(run):
+    made = run("cold", "rl.gate=8")
+    with pytest.raises(InputError, match="nothing can be learned"):
+        rl(made)
+    assert folder(made, "rl").result.status == "failed"
+
+
+def test_an_alarm_may_stop_the_run(run):
+    """Forty tokens are too few for a model that knows nothing: most episodes are truncated."""
+    made = run("alarm", *SHORT, "rl.alarms=stop")
+    with pytest.raises(InputError, match=r"run out of tokens: raise rl\.max_new_tokens"):
+        rl(made)
+    rows = curve(folder(made, "rl").metrics)
+    assert len(rows) == 5  # the window is full, and its row is written
+    assert rl(run("alarm", *SHORT, "rl.alarms=say")).status == "done"
+
+
+def test_a_judge_at_fault_stops_the_run_before_it_begins(run, monkeypatch):
+    monkeypatch.setattr(
+        "chessrl.board.tokens.read_move", lambda board, text: next(iter(board.legal_moves))
     )
-    for name, gradient in alone.items():
-        torch.testing.assert_close(both[name] * 2, gradient, atol=1e-7, rtol=1e-5)
+    with pytest.raises(Exception, match="judge is at fault"):
+        rl(run("judge", *SHORT))
 
 
-def test_log_probabilities_of_the_environment_do_not_matter(configure):
-    def change(rollouts):
-        for rollout in rollouts:
-            for place, ours in enumerate(rollout.sample.sampled):
-                if not ours:
-                    rollout.sample.logprobs[place] = -7.0
-
-    before, after = gradients(configure, ADVANTAGE), gradients(configure, ADVANTAGE, change=change)
-    assert before and all(torch.equal(after[name], before[name]) for name in before)
+def test_the_reward_by_an_engine_needs_one(run):
+    with pytest.raises(InputError, match="engine=stockfish"):
+        rl(run("engine", "rl.reward=engine"))
 
 
-def test_stop_tokens_get_gradient(configure):
-    def stop(rollouts):
-        for rollout in rollouts:
-            rollout.sample.tokens[:] = [tokens.CALL_ENV] * len(rollout.sample.tokens)
+def test_config_and_rewards_name_the_same():
+    from chessrl.config.rl import REWARDS
 
-    assert gradients(configure, ADVANTAGE, change=stop)["head.weight"][tokens.CALL_ENV].any()
-
-
-def test_rows_are_shifted_by_one():
-    """Prompt of 3, answer of 4: places 2 to 5 predict it, the third of them the environment's."""
-    rows = as_rows([episode(4, 0)], torch.tensor([1.0]))
-    assert rows.mask.tolist() == [[False, False, True, True, False, True]]
-    assert rows.targets[0, 2:].tolist() == episode(4, 0).sample.tokens
-    assert rows.inputs[0, :3].tolist() == [tokens.BOS, 5, 6]
-    assert rows.behaviour[0, 2:].tolist() == pytest.approx(episode(4, 0).sample.logprobs)
-
-
-def test_microbatches_hold_each_episode_once():
-    lengths = [5, 1, 9, 9, 2, 30]
-    parts = microbatches(lengths, 12)
-    assert sorted(i for part in parts for i in part) == list(range(6))
-    assert all(len(part) * max(lengths[i] for i in part) <= 12 or len(part) == 1 for part in parts)
-
-
-def test_each_pass_takes_every_puzzle_once():
-    puzzles = [dataclasses.replace(MATE, id=str(i)) for i in range(10)]
-    taken = [p.id for step in range(5) for p in prompts_of(puzzles, 4, 0, step)]
-    assert sorted(taken[:10]) == sorted(taken[10:]) == [str(i) for i in range(10)]
-    assert taken[:10] != taken[10:]
-
-
-def test_generators_differ_by_every_number():
-    draws = {
-        tuple(torch.rand(2, generator=seeded(*numbers)).tolist())
-        for numbers in ((0, 0), (0, 1), (1, 0), (1, 1), (0, 2))
-    }
-    assert len(draws) == 5
+    assert set(REWARDS) == set(rewards.REWARDS)
