@@ -8,7 +8,8 @@ FILE ?= data/starter/games.pgn.bz2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check slow data data-starter data-gnuchess data-pgn data-lichess \
-	data-puzzles mine describe benchmark pretrain traces sft rl evaluate results clean
+	data-puzzles mine describe benchmark pretrain traces sft rl harvest evaluate results \
+	clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -43,13 +44,14 @@ mine: setup  ## find puzzles in games: ARGS="engine=stockfish" for more than mat
 describe: setup  ## tables and pictures of a dataset: ARGS="dataset=FOLDER"
 	$(RUN) stage=describe $(ARGS)
 
-pretrain traces sft rl evaluate: setup
+pretrain traces sft rl harvest evaluate: setup
 	$(RUN) stage=$@ $(ARGS)
 
 pretrain:  ## train a model on games
 traces:    ## sample lines of thought from it
 sft:       ## teach it to think and answer
 rl:        ## let it practise on puzzles
+harvest:   ## make documents of what it solved
 evaluate:  ## measure it: ARGS="evaluate.of=sft"
 
 results: setup  ## results.csv and a table of all runs

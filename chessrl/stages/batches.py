@@ -17,7 +17,7 @@ from torch import Tensor
 
 from chessrl.artifacts import atomic_path
 from chessrl.config import InputError
-from chessrl.stages.packing import Rows, pack
+from chessrl.stages.mixing import Mixture, Passes
 
 SHARD_TOKENS = 1 << 26
 
@@ -98,22 +98,29 @@ class DatasetWriter:
 
 
 class Dataset:
-    """Documents of one split, mapped into memory."""
+    """Documents of one split, mapped into memory, or of several one after the other."""
 
-    def __init__(self, folder: Path) -> None:
-        """Raises InputError where the folder holds no documents, or damaged ones."""
+    def __init__(self, *folders: Path) -> None:
+        """Raises InputError where a folder holds no documents, or damaged ones."""
+        self._tokens, self._targets, self._offsets = [], [], []
+        self.starts: list[int] = []
+        """Number of the first document of each folder."""
+        for folder in folders:
+            self.starts.append(sum(len(offsets) - 1 for offsets in self._offsets))
+            self._add(folder)
+        self._first = np.cumsum([0] + [len(offsets) - 1 for offsets in self._offsets])
+        self.lengths = np.concatenate([np.diff(offsets) for offsets in self._offsets])
+
+    def _add(self, folder: Path) -> None:
         stems = sorted(path.name.split(".")[0] for path in folder.glob("*.offsets.npy"))
         if not stems:
             raise InputError(f"no documents in {folder}: too little data to fill this split")
+        kinds = {"tokens": self._tokens, "targets": self._targets, "offsets": self._offsets}
         try:
-            self._tokens, self._targets, self._offsets = (
-                [np.load(folder / f"{stem}.{what}.npy", mmap_mode="r") for stem in stems]
-                for what in ("tokens", "targets", "offsets")
-            )
+            for kind, shards in kinds.items():
+                shards += [np.load(folder / f"{stem}.{kind}.npy", mmap_mode="r") for stem in stems]
         except (ValueError, OSError, EOFError) as error:
             raise InputError(f"a shard in {folder} is damaged ({error}): remove the run") from error
-        self._first = np.cumsum([0] + [len(offsets) - 1 for offsets in self._offsets])
-        self.lengths = np.concatenate([np.diff(offsets) for offsets in self._offsets])
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -193,6 +200,7 @@ class Schedule:
         tokens: float | None = None,
         epochs: float | None = None,
         whole: bool = False,
+        share: float | None = None,
     ) -> None:
         """Plans until `tokens` tokens are read, or `epochs` passes are made.
 
@@ -201,35 +209,55 @@ class Schedule:
         Args:
             batch_tokens: places in a batch, a multiple of `context`, which is the width of a row.
             context: documents longer than this are cut, or left out where they must be `whole`.
+            share: of the tokens that come from the dataset's last folder, whose documents stay
+                whole, to a row; None takes all folders as one. Passes are those of the others.
 
         Raises:
             InputError: there is no document of at least two tokens, or every one is too long.
         """
         self.dataset, self.context, self.pad = dataset, context, pad
         self.rows = batch_tokens // context
-        kept = dataset.lengths > 1
-        if whole:
-            kept &= dataset.lengths <= context
-        used = np.flatnonzero(kept)
-        if not len(used):
-            raise InputError(f"all {len(dataset)} documents are longer than context={context}")
-        self.left_out = len(dataset) - len(used)
-        lengths = np.minimum(dataset.lengths[used], context)
-        goal = tokens if tokens is not None else epochs * float(lengths.sum())
-        self._passes: list[Rows] = []
+        if share is None:
+            passes = [self._passes(0, len(dataset), whole, seed)]
+            self._source: Passes | Mixture = passes[0]
+        else:
+            border = dataset.starts[-1]
+            passes = [
+                self._passes(0, border, whole, seed),
+                self._passes(border, len(dataset), True, seed, 1),
+            ]
+            self._source = Mixture(*passes, share)
+        self.left_out = len(dataset) - sum(len(one.numbers) for one in passes)
+        goal = tokens if tokens is not None else epochs * passes[0].pass_tokens
         self.cumulative = np.empty(0, np.int64)
         """Tokens read after each step."""
-        by_row = np.empty(0, np.int64)
         while not len(self.cumulative) or self.cumulative[-1] < goal:
-            rows = pack(lengths - 1, context, np.random.default_rng((seed, len(self._passes))))
-            self._passes.append(Rows(used[rows.members], rows.offsets))
-            by_row = np.concatenate([by_row, rows.sums(lengths)])
-            self.cumulative = np.cumsum(by_row)[self.rows - 1 :: self.rows]
+            self._source.grow(goal)
+            self.cumulative = self._after_steps(self._source.tokens)
         steps = int(np.searchsorted(self.cumulative, goal)) + 1
         self.cumulative = self.cumulative[:steps]
         self.tokens = int(self.cumulative[-1])
-        self.epochs = self.tokens / float(lengths.sum())
-        self._ends = np.cumsum([len(rows) for rows in self._passes])
+        self.mixed_in = np.zeros(steps, np.int64)
+        """Of those the tokens that come from the last folder at its share."""
+        if share is not None:
+            self.mixed_in = self._after_steps(self._source.of_second)[:steps]
+        mixed_in = int(self.mixed_in[-1])
+        self.epochs = (self.tokens - mixed_in) / passes[0].pass_tokens
+        self.mixed_epochs = mixed_in / passes[-1].pass_tokens
+
+    def _passes(self, first: int, end: int, whole: bool, *seeds: int) -> Passes:
+        """Passes over the documents from `first` to before `end` that can be read."""
+        lengths = self.dataset.lengths[first:end]
+        kept = (lengths > 1) & ((lengths <= self.context) | (not whole))
+        if not kept.any():
+            raise InputError(f"all {len(kept)} documents are longer than context={self.context}")
+        used = np.flatnonzero(kept)
+        lengths = np.minimum(lengths[used], self.context)
+        return Passes(first + used, lengths, self.context, *seeds)
+
+    def _after_steps(self, tokens: np.ndarray) -> np.ndarray:
+        """Sums up to the end of each step of one value per row."""
+        return np.cumsum(tokens)[self.rows - 1 :: self.rows]
 
     def __len__(self) -> int:
         return len(self.cumulative)
@@ -247,13 +275,7 @@ class Schedule:
 
     def of(self, step: int) -> list[np.ndarray]:
         """Numbers of the documents in each row of a step from 0."""
-        rows = []
-        for row in range(step * self.rows, (step + 1) * self.rows):
-            number = int(np.searchsorted(self._ends, row, side="right"))
-            rows.append(
-                self._passes[number][row - (self._ends[number] - len(self._passes[number]))]
-            )
-        return rows
+        return [self._source[row] for row in range(step * self.rows, (step + 1) * self.rows)]
 
     def batch(self, step: int) -> Batch:
         """The batch of a step from 0."""

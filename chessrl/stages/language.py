@@ -91,6 +91,9 @@ class LanguageModel(L.LightningModule):
             **rates_of(optimizer),
             "gradient_norm": norm,
         }
+        if self.schedule.mixed_epochs:
+            mixed_in = float(self.schedule.mixed_in[self.global_step])
+            measures["harvest_share"] = mixed_in / measures["tokens"]
         if self._counts:
             measures["router_balance"] = torch.stack(self._balances).mean()
             measures |= use_of_experts(self._over_all_ranks(torch.stack(self._counts).sum(0)))

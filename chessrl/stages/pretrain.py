@@ -7,9 +7,10 @@ from chessrl.artifacts import Result, RunFolder
 from chessrl.board import tokens
 from chessrl.config import OptimConfig, Run
 from chessrl.policy.transformer import Transformer
-from chessrl.policy.weights import new_model, save_model
+from chessrl.policy.weights import load_model, new_model, save_model
 from chessrl.stages.batches import Dataset, Schedule
 from chessrl.stages.group import group
+from chessrl.stages.harvest import documents_of
 from chessrl.stages.language import fit_documents
 from chessrl.stages.runs import folder, inherited, parent, working
 from chessrl.stages.sharding import whole_weights
@@ -19,27 +20,37 @@ VOCABULARY_SIZE = len(tokens.TOKENS)
 
 
 def pretrain(run: Run) -> Result:
-    """Train a new model on the prepared games for `pretrain.tokens` tokens."""
+    """Train on the prepared games for `pretrain.tokens` tokens.
+
+    It is a new model, or that of `checkpoint=`; a harvest may be mixed in.
+    """
     out = folder(run, "pretrain")
     if (done := out.finished) is not None:
         return done
     config = run.pretrain
+    folders = [parent(run, "prepare").path / "train"]
+    if config.harvest:
+        folders.append(documents_of(run, config.harvest))
     schedule = Schedule(
-        Dataset(parent(run, "prepare").path / "train"),
+        Dataset(*folders),
         batch_tokens=config.batch_tokens,
         context=config.context,
         seed=run.seed,
         pad=tokens.PAD,
         tokens=config.tokens,
+        share=config.harvest_share if config.harvest else None,
     )
-    model = new_model(run.model, VOCABULARY_SIZE, run.seed)
-    start = branch_off(run, schedule) if config.optim.schedule == "wsd" else None
+    if run.checkpoint:
+        model = load_model(Path(run.checkpoint), tokens.VOCABULARY_HASH).train()
+    else:
+        model = new_model(run.model, VOCABULARY_SIZE, run.seed)
+    start = branch_off(run, schedule, model) if config.optim.schedule == "wsd" else None
     with working(run, out, "pretrain"):
         if start is not None:
             continue_metrics(run, out, start)
         return train_on_documents(
             run, "pretrain", out, model, schedule, config.optim,
-            games=True, microbatch_tokens=config.microbatch_tokens,
+            games=config.harvest is None, microbatch_tokens=config.microbatch_tokens,
             checkpoint_every=config.checkpoint_every, log_every=config.log_every, start=start,
         )  # fmt: skip
 
@@ -100,6 +111,9 @@ def train_on_documents(
         "documents_left_out": float(schedule.left_out),
         "flops_spent": flops - spent_before(schedule, active, start),
     }
+    if schedule.mixed_epochs:
+        result.measures["harvest_share"] = float(schedule.mixed_in[-1]) / schedule.tokens
+        result.measures["harvest_epochs"] = schedule.mixed_epochs
     if model.config.experts:
         result.measures["active_params"] = float(active)
     result.seconds = seconds

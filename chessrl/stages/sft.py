@@ -5,18 +5,24 @@ from chessrl.board import tokens
 from chessrl.config import Run
 from chessrl.policy.weights import load_model
 from chessrl.stages.batches import Dataset, Schedule
+from chessrl.stages.harvest import documents_of
 from chessrl.stages.pretrain import train_on_documents
 from chessrl.stages.runs import folder, parent, weights_file, working
 
 
 def sft(run: Run) -> Result:
-    """Fine-tune the pretrained model on traces and answers for `sft.epochs` passes."""
+    """Fine-tune the pretrained model on traces, a harvest, or both for `sft.epochs` passes."""
     out = folder(run, "sft")
     if (done := out.finished) is not None:
         return done
     config = run.sft
+    folders = []
+    if config.data != "harvest":
+        folders.append(parent(run, "traces").path / "train")
+    if config.harvest:
+        folders.append(documents_of(run, config.harvest))
     schedule = Schedule(
-        Dataset(parent(run, "traces").path / "train"),
+        Dataset(*folders),
         batch_tokens=config.batch_tokens,
         context=config.context,
         seed=run.seed,

@@ -7,6 +7,7 @@ branching step. Batches and weights are functions of seed and step, so that a br
 of its length alone.
 """
 
+import copy
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +17,7 @@ from chessrl.artifacts import RunFolder
 from chessrl.board import tokens
 from chessrl.config import InputError, Run
 from chessrl.policy.optim import branching_step
-from chessrl.policy.weights import new_model
+from chessrl.policy.transformer import Transformer
 from chessrl.stages.batches import Schedule
 from chessrl.stages.checkpoints import last_checkpoint, newest, step_of
 from chessrl.stages.group import group
@@ -25,10 +26,13 @@ from chessrl.stages.logs import MetricsTable
 from chessrl.stages.runs import folder, inherited, working
 
 
-def branch_off(run: Run, schedule: Schedule) -> Path | None:
+def branch_off(run: Run, schedule: Schedule, model: Transformer) -> Path | None:
     """The trunk's state where this run begins to decay, the trunk grown to there if need be.
 
     Where hardly a step comes before the decay there is no trunk: None.
+
+    Args:
+        model: what the run begins with; it is left as it is.
 
     Raises:
         InputError: the run is too short for its warm-up, or for a single step of decay.
@@ -50,7 +54,7 @@ def branch_off(run: Run, schedule: Schedule) -> Path | None:
     branches = folder(run, "trunk").path / "branches"
     state = branches / f"step-{step:08d}.ckpt"
     if last_checkpoint(branches, at_most=step) != state:
-        _grow(run, schedule, step, state)
+        _grow(run, schedule, copy.deepcopy(model), step, state)
     return state
 
 
@@ -63,7 +67,7 @@ def continue_metrics(run: Run, out: RunFolder, state: Path) -> None:
         table.save()
 
 
-def _grow(run: Run, schedule: Schedule, step: int, state: Path) -> None:
+def _grow(run: Run, schedule: Schedule, model: Transformer, step: int, state: Path) -> None:
     """Train the trunk up to a step, from its nearest state before it, and keep the state there.
 
     What was spent is counted from where the trunk had grown to, or from that state where it lies
@@ -71,8 +75,7 @@ def _grow(run: Run, schedule: Schedule, step: int, state: Path) -> None:
     """
     config, trunk = run.pretrain, folder(run, "trunk")
     optim = dataclasses.replace(config.optim, decay=0.0)
-    model = new_model(run.model, len(tokens.TOKENS), run.seed)
-    active = compute.active_parameters(run.model, len(tokens.TOKENS))
+    active = compute.active_parameters(model.config, len(tokens.TOKENS))
     flops = flops_until(schedule, active, step)
     grown = {"steps": 0, "flops_spent": 0.0, "seconds": 0.0}
     if (trunk.path / "manifest.json").exists():
@@ -82,9 +85,9 @@ def _grow(run: Run, schedule: Schedule, step: int, state: Path) -> None:
         begun = newest(kept, last_checkpoint(trunk.checkpoints, at_most=step))
         seconds = fit_documents(
             run, "trunk", trunk, model, schedule, optim,
-            steps=step, flops=flops, games=True, microbatch_tokens=config.microbatch_tokens,
-            checkpoint_every=config.checkpoint_every, log_every=config.log_every,
-            start=begun, end=state,
+            steps=step, flops=flops, games=config.harvest is None,
+            microbatch_tokens=config.microbatch_tokens, checkpoint_every=config.checkpoint_every,
+            log_every=config.log_every, start=begun, end=state,
         )  # fmt: skip
         if not group().leads:
             return
@@ -97,7 +100,8 @@ def _grow(run: Run, schedule: Schedule, step: int, state: Path) -> None:
         trunk.describe({"grown": grown})
         result = inherited(run, "trunk")
         result.status = "open"
-        result.n_params = compute.parameters(run.model, len(tokens.TOKENS))
+        result.model = model.config.name
+        result.n_params = compute.parameters(model.config, len(tokens.TOKENS))
         result.measures = _spent(grown)
         result.seconds = grown["seconds"]
         trunk.write(result)
