@@ -20,8 +20,9 @@ def test_parameters_by_hand():
 
 def test_the_studys_accounting_by_hand():
     assert compute.training_flops(1000, 50) == 300_000  # 6 N T
-    assert compute.rl_flops(1000, 50, reference=True) == 500_000  # 2 + 2 + 6
-    assert compute.rl_flops(1000, 50, reference=False) == 400_000  # 2 + 6
+    assert compute.rl_flops(1000, 50, 50, 50) == 500_000  # 2 + 6 + 2
+    assert compute.rl_flops(1000, 50, 50, 0) == 400_000  # 2 + 6
+    assert compute.rl_flops(1000, 50, 20, 30) == 280_000  # 100 + 120 + 60
 
 
 def test_a_forward_pass_by_hand():
