@@ -6,13 +6,13 @@ with weights that will be more than k updates old. What is sampled with which we
 speed of both: for k > 0 a seed does not decide the run. With k = 0 it is on-policy, to the bit.
 """
 
-import contextlib
 import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from multiprocessing.queues import Queue
-from queue import Empty
+from queue import SimpleQueue
 from typing import Any
 
 import torch
@@ -28,8 +28,8 @@ from chessrl.stages.rollouts import Group, Play, Rollout, Rules
 
 STRIDE = 8
 """Tokens of each row between two looks for newer weights."""
-PATIENCE = 1.0
-"""Seconds between two looks at whether the sampler still lives."""
+STUCK = 60.0
+"""Seconds after which the weights count as never given back; copying them takes a moment."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,15 @@ class Shared:
 
     def publish(self, model: Transformer, version: int) -> None:
         """Give the weights of a model to the sampler."""
-        with self.version.get_lock():
+        lock = self.version.get_lock()
+        if not lock.acquire(timeout=STUCK):
+            raise RuntimeError("the sampling process ended, or hangs, while it took weights")
+        try:
             for name, value in model.state_dict().items():
                 self.weights[name].copy_(value)
             self.version.value = version
+        finally:
+            lock.release()
 
     def take(self, model: Transformer, version: int) -> int:
         """Load weights that are newer than a version; returns the version that the model has."""
@@ -109,14 +114,17 @@ class Asynchronous(Source):
         for value in weights.values():
             value.share_memory_()
         self._shared = Shared(weights, context.Value("i", step))
-        self._requests, self._answers = context.Queue(), context.Queue()
+        self._requests = context.Queue()
+        self._requests.cancel_join_thread()
+        self._answers, answers = context.Pipe(duplex=False)
         threads = max((os.cpu_count() or 1) // 2, 1)
         torch.set_num_threads(min(torch.get_num_threads(), threads))
         sampler = (model.config, len(model.head.weight), model.fp32_head, self.rules, self.seed)
-        places = (self._shared, self._requests, self._answers)
+        places = (self._shared, self._requests, answers)
         arguments = (*sampler, *self.where, torch.get_num_threads(), *places)
         self._process = context.Process(target=serve, args=arguments, daemon=True)
         self._process.start()
+        answers.close()  # the sampler holds the only one, so that its end is seen
         for request in self.asked:
             self._requests.put(request)
 
@@ -125,14 +133,15 @@ class Asynchronous(Source):
         self._requests.put(request)
 
     def _answer(self) -> Answer:
-        while True:
-            with contextlib.suppress(Empty):
-                answer = self._answers.get(timeout=PATIENCE)
-                if answer.error:
-                    raise RuntimeError(f"the sampling process failed: {answer.error}")
-                return answer
-            if not self._process.is_alive():
-                raise RuntimeError(f"the sampling process ended ({self._process.exitcode})")
+        try:
+            answer = self._answers.recv()
+        except (EOFError, OSError):
+            self._process.join()
+            status = self._process.exitcode
+            raise RuntimeError(f"the sampling process ended ({status})") from None
+        if answer.error:
+            raise RuntimeError(f"the sampling process failed: {answer.error}")
+        return answer
 
     def close(self) -> None:
         """End the process."""
@@ -167,11 +176,13 @@ def serve(
     threads: int,
     shared: Shared,
     requests: "Queue[Request]",
-    answers: "Queue[Answer]",
+    answers: Connection,
 ) -> None:
     """The sampling process: batch after batch, with the newest weights there are."""
     threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
     torch.set_num_threads(threads)
+    outbox: SimpleQueue[Answer] = SimpleQueue()
+    threading.Thread(target=_send, args=(outbox, answers), daemon=True).start()
     try:
         several = accelerator == "cuda" and torch.cuda.device_count() > 1
         device = torch.device("cuda:1" if several else accelerator)
@@ -188,6 +199,12 @@ def serve(
                     play.advance(model, STRIDE)
                     version = shared.take(model, version)
             rollouts = [rollout.plain() for rollout in play.rollouts()]
-            answers.put(Answer(request.number, rollouts, play.seconds))
+            outbox.put(Answer(request.number, rollouts, play.seconds))
     except Exception as error:
-        answers.put(Answer(-1, [], {}, f"{type(error).__name__}: {error}"))
+        answers.send(Answer(-1, [], {}, f"{type(error).__name__}: {error}"))
+
+
+def _send(outbox: "SimpleQueue[Answer]", answers: Connection) -> None:
+    """Hand answers over while the next batch is sampled: the trainer may be long in reading."""
+    while True:
+        answers.send(outbox.get())

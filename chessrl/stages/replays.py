@@ -54,7 +54,8 @@ def replayed(
 
     Args:
         ids: tokens after the prompt.
-        sampled: which of them the model wrote.
+        sampled: which of them the model wrote; the others are replies, and the ends of thoughts
+            that were closed by force.
 
     Returns:
         The outcome, the thought of the first turn without its marks, and whether `ids` and
@@ -63,10 +64,12 @@ def replayed(
     episode = Episode(puzzle)
     turns: list[list[int]] = [[]]
     left: list[tuple[int, bool]] = []
-    for token in (token for token, ours in zip(ids, sampled, strict=True) if ours):
+    for token, ours in zip(ids, sampled, strict=True):
         if episode.over:
             break
-        left.append((token, True))
+        if not ours and not _closed_by_force(turns[-1], token):
+            continue  # of a reply, which the judge gives
+        left.append((token, ours))
         if token == tokens.CALL_ENV:
             left += [(reply, False) for reply in play_turn(episode, turns[-1]) or ()]
             turns.append([])
@@ -77,6 +80,11 @@ def replayed(
     except tokens.Unreadable:
         thought = None
     return episode.outcome, thought, left == list(zip(ids, sampled, strict=True))
+
+
+def _closed_by_force(turn: Sequence[int], token: int) -> bool:
+    opened = bool(turn) and turn[0] == tokens.THINK and tokens.END_THINK not in turn
+    return opened and token == tokens.END_THINK
 
 
 def shows(prompt: Sequence[int], puzzle: Puzzle, form: str) -> bool:

@@ -99,7 +99,10 @@ def selected(puzzles: Sequence[Puzzle], count: int, max_rating: int) -> list[Puz
     """
     easy = [puzzle for puzzle in puzzles if not max_rating or puzzle.rating <= max_rating]
     if not easy:
-        raise InputError(f"none of {len(puzzles)} puzzles is left: max_rating={max_rating}")
+        raise InputError(
+            f"none of {len(puzzles)} puzzles is left with max_rating={max_rating}: raise it, or "
+            "set it to 0"
+        )
     return easy[: count or None]
 
 

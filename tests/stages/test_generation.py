@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import time
 
 import pytest
 import torch
@@ -246,3 +247,13 @@ class TestAsynchronous:
         process = source._process
         source.close()
         assert not process.is_alive() and source._process is None
+
+    def test_a_killed_sampler_is_told_of(self, made):
+        """Also where it dies with half an answer handed over."""
+        source = made(2, "rl.group_size=64", "rl.max_new_tokens=80")
+        source.batch(models(1)[0], 0)
+        time.sleep(3)  # the next answers are on their way, and nobody reads them
+        source._process.kill()
+        with pytest.raises(RuntimeError, match=r"the sampling process ended \(-9\)"):
+            for step in range(1, 4):
+                source.batch(models(1)[0], step)

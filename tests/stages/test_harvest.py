@@ -140,6 +140,17 @@ def test_real_rollouts_replay_to_what_was_recorded(work):
             assert thought == rollout.thought
 
 
+def test_a_thought_that_was_closed_by_force_is_harvested(work):
+    """Its end is in the document, and is not to be predicted."""
+    run = work("stage=harvest")
+    rollout = solved(puzzles_of(run, "rl")[0], 2, run)
+    place = rollout.sample.tokens.index(tokens.END_THINK)
+    rollout.sample.sampled[place] = False
+    write(folder(run, "rl").path / FOLDER, [rollout])
+    harvest(run)
+    assert documents(folder(run, "harvest").path / "train") == [as_document(rollout)]
+
+
 def spoilt(how: str, rollout: Rollout, other: Puzzle) -> Rollout:
     sample = dataclasses.replace(
         rollout.sample, tokens=[*rollout.sample.tokens], sampled=[*rollout.sample.sampled]
