@@ -33,18 +33,9 @@ STUCK = 60.0
 
 
 @dataclass(frozen=True)
-class Request:
-    """A batch to be sampled."""
-
-    number: int
-    groups: list[Group]
-
-
-@dataclass(frozen=True)
 class Answer:
     """A sampled batch, or what went wrong."""
 
-    number: int
     rollouts: list[dict[str, Any]]
     seconds: dict[str, float]
     error: str = ""
@@ -84,7 +75,7 @@ class Asynchronous(Source):
     def __init__(self, *args: Any, accelerator: str, precision: str) -> None:
         super().__init__(*args)
         self.where = accelerator, precision
-        self.asked: list[Request] = []
+        self.asked: list[list[Group]] = []
         """Batches that are asked for and not yet used, in their order."""
         self.started = 0
         self._process: mp.Process | None = None
@@ -97,7 +88,8 @@ class Asynchronous(Source):
             self._open(model, step)
         self._shared.publish(model, step)
         while self.started < min(step + config.ahead.k + 1, config.steps):
-            self._ask(Request(self.started, self.curriculum.take(config.prompts)))
+            self.asked.append(self.curriculum.take(config.prompts))
+            self._requests.put(self.asked[-1])
             self.started += 1
         answer = self._answer()
         self.asked.pop(0)
@@ -125,12 +117,8 @@ class Asynchronous(Source):
         self._process = context.Process(target=serve, args=arguments, daemon=True)
         self._process.start()
         answers.close()  # the sampler holds the only one, so that its end is seen
-        for request in self.asked:
-            self._requests.put(request)
-
-    def _ask(self, request: Request) -> None:
-        self.asked.append(request)
-        self._requests.put(request)
+        for groups in self.asked:
+            self._requests.put(groups)
 
     def _answer(self) -> Answer:
         try:
@@ -152,7 +140,7 @@ class Asynchronous(Source):
 
     def state(self) -> dict[str, Any]:
         """Batches that are asked for are asked for again: their episodes so far are lost."""
-        asked = [(one.number, [(g.number, g.puzzle.id) for g in one.groups]) for one in self.asked]
+        asked = [[(one.number, one.puzzle.id) for one in groups] for groups in self.asked]
         return super().state() | {"started": self.started, "asked": asked}
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -160,8 +148,7 @@ class Asynchronous(Source):
         puzzles: dict[str, Puzzle] = by_id(self.curriculum.puzzles)
         self.started = state["started"]
         self.asked = [
-            Request(number, [Group(i, puzzles[name]) for i, name in groups])
-            for number, groups in state["asked"]
+            [Group(number, puzzles[name]) for number, name in groups] for groups in state["asked"]
         ]
 
 
@@ -175,7 +162,7 @@ def serve(
     precision: str,
     threads: int,
     shared: Shared,
-    requests: "Queue[Request]",
+    requests: "Queue[list[Group]]",
     answers: Connection,
 ) -> None:
     """The sampling process: batch after batch, with the newest weights there are."""
@@ -191,17 +178,17 @@ def serve(
         half = torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16-mixed")
         version = -1
         while True:
-            request = requests.get()
+            groups = requests.get()
             with half:
                 version = shared.take(model, version)
-                play = Play(model, request.groups, rules, seed, version)
+                play = Play(model, groups, rules, seed, version)
                 while not play.done:
                     play.advance(model, STRIDE)
                     version = shared.take(model, version)
             rollouts = [rollout.plain() for rollout in play.rollouts()]
-            outbox.put(Answer(request.number, rollouts, play.seconds))
+            outbox.put(Answer(rollouts, play.seconds))
     except Exception as error:
-        answers.send(Answer(-1, [], {}, f"{type(error).__name__}: {error}"))
+        answers.send(Answer([], {}, f"{type(error).__name__}: {error}"))
 
 
 def _send(outbox: "SimpleQueue[Answer]", answers: Connection) -> None:

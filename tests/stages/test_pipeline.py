@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from curves import curve
+from killing import begin_and_kill
 from safetensors.torch import load_file, save_file
 
 from chessrl import compute
@@ -21,7 +22,7 @@ from chessrl.board.skips import SkipReport
 from chessrl.board.traces import read_trace
 from chessrl.config import InputError
 from chessrl.scaling.collect import collect, tidy
-from chessrl.stages import checkpoints, training
+from chessrl.stages import checkpoints
 from chessrl.stages.batches import Dataset
 from chessrl.stages.evaluate import evaluate
 from chessrl.stages.pipeline import pipeline
@@ -174,19 +175,8 @@ def test_a_resumed_run_equals_an_unbroken_one(stage, done, tiny, tmp_path, monke
     again.out = str(tmp_path / stage)
     work = {"pretrain": pretrain, "sft": sft, "rl": rl}[stage]
     stop = {"pretrain": 8, "sft": 3, "rl": 3}[stage]
-    unpatched = training.Steps.__iter__
-
-    def until_killed(self):
-        for number, batch in enumerate(unpatched(self)):
-            if number == stop:
-                raise Killed
-            yield batch
-
-    monkeypatch.setattr(training.Steps, "__iter__", until_killed)
-    with pytest.raises(Killed):
-        work(again)
+    begin_and_kill(lambda: work(again), monkeypatch, stop, Killed)
     assert folder(again, stage).finished is None
-    monkeypatch.setattr(training.Steps, "__iter__", unpatched)
     result = work(again)
     resumed = folder(again, stage)
     ours = load_file(resumed.checkpoints / "model.safetensors")

@@ -5,6 +5,7 @@ import csv
 import pytest
 import torch
 from curves import curve
+from killing import begin_and_kill
 from safetensors.torch import load_file
 
 from chessrl import compute
@@ -12,7 +13,6 @@ from chessrl.artifacts import Result
 from chessrl.board import rewards, tokens
 from chessrl.config import InputError
 from chessrl.policy.weights import new_model, save_model
-from chessrl.stages import training
 from chessrl.stages.rl import rl
 from chessrl.stages.rollout_files import episodes_of, read_table
 from chessrl.stages.runs import folder
@@ -55,21 +55,6 @@ def run(prepared, tiny, weights, tmp_path):
     return made
 
 
-def begin_and_kill(run, monkeypatch, stop: int) -> None:
-    unpatched = training.Steps.__iter__
-
-    def until_killed(self):
-        for number, batch in enumerate(unpatched(self)):
-            if number == stop:
-                raise Killed
-            yield batch
-
-    monkeypatch.setattr(training.Steps, "__iter__", until_killed)
-    with pytest.raises(Killed):
-        rl(run)
-    monkeypatch.setattr(training.Steps, "__iter__", unpatched)
-
-
 SCHEMES = {
     "on-policy": (),
     "ppo": ("rl.ahead.scheme=ppo", "rl.ahead.k=4", "rl.loss.name=cispo", "rl.loss.low=0",
@@ -91,7 +76,7 @@ def test_a_killed_run_goes_on_to_the_same_end(name, run, finishing, monkeypatch)
     settings = (*SHORT, *SCHEMES[name])
     whole, broken = run("whole", *settings), run("broken", *settings)
     rl(whole)
-    begin_and_kill(broken, monkeypatch, 3)
+    begin_and_kill(lambda: rl(broken), monkeypatch, 3, Killed)
     result = rl(broken)
     ours, theirs = folder(broken, "rl"), folder(whole, "rl")
     assert curve(ours.metrics) == curve(theirs.metrics)
