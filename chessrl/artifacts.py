@@ -19,10 +19,11 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
@@ -54,6 +55,11 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Write JSON, whole or not at all; NaN is refused, a missing number is null."""
     write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """The value in a JSON file; raises ValueError where it is none."""
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def sha256(path: Path) -> str:
@@ -135,13 +141,20 @@ class Result:
             InputError: the file is not one.
         """
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = read_json(path)
             content["pass_at_k"] = [PassAtK(**row) for row in content["pass_at_k"]]
             return Result(**content)
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"{path} is damaged or of another version ({error}): remove its folder"
             ) from error
+
+
+def failure(error: BaseException) -> str:
+    """One line that says what went wrong."""
+    if isinstance(error, SystemExit):
+        return f"a process that was started for it ended with status {error.code}"
+    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def provenance() -> dict[str, Any]:
@@ -165,6 +178,14 @@ def provenance() -> dict[str, Any]:
         "versions": {name: importlib.metadata.version(name) for name in VERSIONED},
         "machine": platform.machine(),
     }
+
+
+class Busy(InputError):
+    """Another process works in a run folder, or has finished it since it was looked at."""
+
+    def __init__(self, message: str, folder: "RunFolder") -> None:
+        super().__init__(message)
+        self.folder = folder
 
 
 class RunFolder:
@@ -206,7 +227,7 @@ class RunFolder:
         """
         file = self.path / "manifest.json"
         try:
-            return json.loads(file.read_text(encoding="utf-8"))
+            return read_json(file)
         except ValueError as error:
             raise InputError(f"{file} is damaged ({error}): remove the folder") from error
 
@@ -222,24 +243,40 @@ class RunFolder:
         """Claim the folder for the work in the block; config and manifest are written first.
 
         Raises:
-            InputError: the folder holds another run, or another process works in it.
+            InputError: the folder holds another run.
+            Busy: another process works in it, or has just finished it.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         with open(self.path / ".lock", "w", encoding="utf-8") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InputError(f"another process is working in {self.path}") from None
+            if not _locked(lock, tries=5):
+                raise Busy(f"another process is working in {self.path}", self)
             if (self.path / "manifest.json").exists():
                 self._refuse_other(self.manifest["identity"])
                 for unfinished in self.path.rglob(".*.tmp"):  # of a process that was killed
                     unfinished.unlink()
             if self.finished is not None:
-                raise InputError(f"another process has just finished {self.path}: run it again")
+                message = f"another process has just finished {self.path}: run it again"
+                raise Busy(message, self)
             write_text(self.path / "config.yaml", yaml.safe_dump(dataclasses.asdict(config)))
             self.describe({"identity": self.identity, **about, **provenance()})
             (self.path / "result.json").unlink(missing_ok=True)
             yield
+
+    def settle(self, told: Callable[[str], None], every: float = 1.0) -> None:
+        """Wait until no process works in the folder; the lock of one that died is free.
+
+        Args:
+            told: is told once that there is something to wait for.
+            every: seconds between two looks.
+        """
+        if not self.path.exists():
+            return
+        with open(self.path / ".lock", "a", encoding="utf-8") as lock:
+            if _locked(lock):
+                return
+            told(f"waiting for {self.path}: another process is making it")
+            while not _locked(lock):
+                time.sleep(every)
 
     def describe(self, facts: dict[str, Any]) -> None:
         """Add facts to the manifest."""
@@ -249,3 +286,15 @@ class RunFolder:
     def write(self, result: Result) -> None:
         """Write result.json; with it the run is over."""
         write_json(self.path / "result.json", dataclasses.asdict(result))
+
+
+def _locked(lock: IO[str], tries: int = 1) -> bool:
+    """Whether the lock could be had; it is tried for longer than a process that waits holds it."""
+    for left in reversed(range(tries)):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if left:
+                time.sleep(0.05)
+    return False

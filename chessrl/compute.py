@@ -5,7 +5,9 @@ for the reference model and 6 N for the update, per token of prompt and response
 experts N is what a token passes through, the active parameters.
 """
 
-from chessrl.config import ModelConfig
+from dataclasses import dataclass
+
+from chessrl.config import BudgetConfig, InputError, ModelConfig, RlConfig
 
 TRAIN, FORWARD = 6, 2
 """FLOPs per parameter and token of a training step, and of a forward pass."""
@@ -64,3 +66,53 @@ def exact_forward_flops(model: ModelConfig, vocabulary: int, tokens: float, leng
     matrices = blocks + vocabulary * model.width
     attention = model.layers * 2 * model.heads * model.head_dim * (length + 1) / 2
     return 2 * tokens * (matrices + attention)
+
+
+@dataclass(frozen=True)
+class Split:
+    """How a budget is spent; the FLOPs of all stages sum to it."""
+
+    tokens: float
+    """Tokens of pretraining."""
+    steps: int
+    """Updates of RL."""
+    flops: dict[str, float]
+    """FLOPs by stage."""
+
+
+def rl_step_flops(active: int, rl: RlConfig, episode: float) -> float:
+    """One update of RL, if no episode is left out or sampled more than once.
+
+    Args:
+        episode: mean tokens of prompt and response together.
+    """
+    sampled = rl.prompts * rl.group_size * episode
+    return rl_flops(active, sampled, sampled, sampled if rl.kl.estimator != "none" else 0.0)
+
+
+def split(budget: BudgetConfig, active: int, rl: RlConfig) -> Split:
+    """Tokens of pretraining and steps of RL that spend a budget.
+
+    Traces and SFT cost what the budget expects of them. RL makes whole steps, so their number is
+    rounded, and pretraining takes what that leaves or lacks: half a step at most.
+
+    Args:
+        active: parameters that a token passes through, N.
+
+    Raises:
+        InputError: nothing is left for one step of RL, or for pretraining.
+    """
+    traces = FORWARD * active * budget.traces_tokens
+    sft = training_flops(active, budget.sft_tokens)
+    step = rl_step_flops(active, rl, budget.prompt_tokens + budget.response_tokens)
+    left = (1 - budget.alpha) * budget.flops - traces - sft
+    steps = round(left / step)
+    pretrain = budget.flops - traces - sft - steps * step
+    if steps < 1 or pretrain <= 0:
+        raise InputError(
+            f"budget.flops={budget.flops:.3g} with budget.alpha={budget.alpha:g}: traces and SFT "
+            f"take {traces + sft:.3g} and a step of RL {step:.3g}, so that pretraining would get "
+            f"{max(pretrain, 0):.3g} and RL {steps} steps; raise the budget, or change alpha"
+        )
+    flops = {"pretrain": pretrain, "traces": traces, "sft": sft, "rl": steps * step}
+    return Split(pretrain / training_flops(active, 1), steps, flops)

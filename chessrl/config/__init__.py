@@ -1,6 +1,7 @@
 """The whole configuration, typed and checked; see `run.py` for how it comes about."""
 
 from chessrl.config.base import InputError, operational
+from chessrl.config.budget import BudgetConfig
 from chessrl.config.data import (
     DataConfig,
     EngineConfig,
@@ -34,6 +35,7 @@ __all__ = [
     "MODELS_OF",
     "STAGES",
     "AheadConfig",
+    "BudgetConfig",
     "CurriculumConfig",
     "DataConfig",
     "EngineConfig",

@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from chessrl.config.base import InputError, require
+from chessrl.config.budget import BudgetConfig
 from chessrl.config.data import DataConfig, EngineConfig, MineConfig
 from chessrl.config.harvest import HarvestConfig
 from chessrl.config.model import ModelConfig
@@ -47,8 +48,11 @@ class Run:
     """Weights to start from or measure, instead of the parent stage's."""
     source: str | None = None
     """Folder of a Hugging Face model that stage=import reads."""
+    dry: bool = False
+    """Say what would be done and what it would cost, and do nothing."""
     seed: int
     model: ModelConfig
+    budget: BudgetConfig
     data: DataConfig
     mine: MineConfig
     engine: EngineConfig
@@ -71,6 +75,10 @@ class Run:
         require(
             self.checkpoint is None or self.stage not in ("pipeline", "prepare", "mine", "import"),
             f"checkpoint= cannot be used with stage={self.stage}",
+        )
+        require(
+            self.budget.flops is None or self.checkpoint is None,
+            "budget.flops cannot be used with checkpoint=: what its weights cost is unknown",
         )
         many = self.trainer.devices > 1
         optims = {"pretrain": self.pretrain.optim, "sft": self.sft.optim}

@@ -28,7 +28,7 @@ def summary(results: Iterable[Result]) -> tuple[list[str], list[list[str]]]:
                 result.model,
                 _count(result.n_params),
                 _count(result.tokens.get(result.stage)),
-                _flops(sum(result.flops.values())),
+                flops(sum(result.flops.values())),
                 f"{result.seconds:.0f}",
             ]
             for result in results
@@ -55,7 +55,7 @@ def summary(results: Iterable[Result]) -> tuple[list[str], list[list[str]]]:
                 result.model,
                 str(result.seed),
                 _count(result.tokens.get(result.of)),
-                _flops(sum(result.flops.values())),
+                flops(sum(result.flops.values())),
                 *_game_loss(result),
                 _percent(measures["legal"]),
                 _percent(measures["well_formed"]),
@@ -69,7 +69,11 @@ def summary(results: Iterable[Result]) -> tuple[list[str], list[list[str]]]:
 
 def print_table(results: Iterable[Result], title: str) -> None:
     """Show the summary on standard output."""
-    header, rows = summary(results)
+    show(title, *summary(results))
+
+
+def show(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Show a table on standard output."""
     table = Table(title=title, title_justify="left")
     for name in header:
         table.add_column(name, justify="right")
@@ -106,7 +110,8 @@ def _count(value: float | None) -> str:
     return f"{value:.0f}"
 
 
-def _flops(value: float) -> str:
+def flops(value: float) -> str:
+    """FLOPs for people; nothing where there are none."""
     return f"{value:.2e}" if value else ""
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
-from chessrl.artifacts import Result
+from chessrl.artifacts import Busy, Result
 from chessrl.config import Run
 from chessrl.progress import say
 from chessrl.stages.evaluate import evaluate
@@ -35,14 +35,19 @@ STAGES = {
 def pipeline(run: Run, overrides: Sequence[str] = ()) -> list[Result]:
     """Run what has not been run yet; results in the order of the stages.
 
-    `overrides` as in `perform`.
+    A stage that another process is making is waited for. `overrides` as in `perform`.
     """
-    results = []
+    return [_do(one, one.stage, overrides) for one in stages_of(run)]
+
+
+def stages_of(run: Run) -> list[Run]:
+    """The configuration of each stage of the pipeline, in their order."""
+    each = []
     for stage in ("prepare", "pretrain", "traces", "sft", "rl"):
-        results.append(_do(with_stage(_on_its_devices(run, stage), stage), stage, overrides))
+        each.append(with_stage(_on_its_devices(run, stage), stage))
         if stage in TRAINED:
-            results.append(_do(with_stage(run, "evaluate", stage), "evaluate", overrides))
-    return results
+            each.append(with_stage(run, "evaluate", stage))
+    return each
 
 
 def perform(run: Run, stage: str, overrides: Sequence[str] = ()) -> Result:
@@ -65,8 +70,16 @@ def _on_its_devices(run: Run, stage: str) -> Run:
 
 def _do(run: Run, stage: str, overrides: Sequence[str]) -> Result:
     out = folder(run, stage)
-    known = out.finished is not None
-    result = perform(run, stage, overrides)
+    if needs_group(run, stage):  # whose processes could only say that they were refused
+        for name in ("trunk", stage) if stage == "pretrain" else (stage,):
+            folder(run, name).settle(say)
+    while True:
+        known = out.finished is not None
+        try:
+            result = perform(run, stage, overrides)
+            break
+        except Busy as error:
+            error.folder.settle(say)
     name = f"{stage} of {run.evaluate.of}" if stage == "evaluate" else stage
     state = "was finished before" if known else f"took {result.seconds:.0f} s"
     say(f"{name}: {state}, {out.path}")

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from chessrl.artifacts import Result, RunFolder, decisive, identity
+from chessrl.artifacts import Result, RunFolder, decisive, failure, identity
 from chessrl.board.tokens import VOCABULARY_HASH
 from chessrl.config import InputError, Run
 from chessrl.policy.foreign import fingerprint
@@ -164,14 +164,13 @@ def working(
         try:
             yield
         except Exception as error:
-            message = f"{type(error).__name__}: {error}".splitlines()[0]
             out.write(
                 Result(
                     stage=stage,
                     identity=out.identity,
                     parents=parents(run, stage),
                     status="failed",
-                    message=message,
+                    message=failure(error),
                     seed=run.seed,
                     of=run.evaluate.of if stage in OF_ANY else "",
                     prompt=run.prompt.form,
