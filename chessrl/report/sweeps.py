@@ -78,8 +78,10 @@ class Sweep(Callback):
 
 def cell_table(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
     """Header and a row for each cell of a sweep."""
-    told = told_apart(cells)
-    rows = [[cell.identity, told[cell.identity], cell.status, cell.message] for cell in cells]
+    rows = [
+        [cell.identity, told, cell.status, cell.message]
+        for cell, told in zip(cells, told_apart(cells), strict=True)
+    ]
     return ["cell", "settings", "status", "message"], rows
 
 
@@ -95,12 +97,11 @@ def print_plan(cells: Sequence[tuple[Cell, Run | None]], outputs: str) -> int:
     except InputError:
         known = []
     plan = Plan(known)
-    told = told_apart([cell for cell, _ in cells])
-    for cell, run in cells:
+    for (cell, run), told in zip(cells, told_apart([cell for cell, _ in cells]), strict=True):
         if run is None:
-            plan.refuse(f"{told[cell.identity]}: {cell.message}")
+            plan.refuse(f"{told}: {cell.message}")
         else:
-            plan.add(told[cell.identity], run)
+            plan.add(told, run)
     header = ["cell", *COUNTED, "FLOPs", "to spend", "seconds"]
     show("plan", header, [_planned_row(cell) for cell in plan.cells])
     every, spend, seconds = totals(plan.cells)

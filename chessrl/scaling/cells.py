@@ -10,7 +10,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from chessrl.artifacts import Result, failure, read_json, write_json
 from chessrl.config import InputError, Run
 from chessrl.stages.pipeline import stages_of
-from chessrl.stages.runs import folder
+from chessrl.stages.runs import SETTINGS, folder, run_identity
 
 SWEEP = "CHESSRL_SWEEP"
 """Environment variable that names the sweep of a process, and with it the time of its beginning."""
@@ -30,7 +30,7 @@ class Cell:
     """How a cell ended the last time."""
 
     identity: str
-    """Of its overrides."""
+    """Of its last stage; of its overrides where its configuration is refused."""
     overrides: list[str]
     sweep: str
     """The command that ran it, as `begin` names it."""
@@ -67,6 +67,9 @@ def attempt(
     run = None
     try:
         run = configured()
+        _file(place, cell).unlink(missing_ok=True)  # of a time when it was refused
+        for one in _stages(run)[-1:]:
+            cell.identity = run_identity(one, one.stage)
         cell.model, cell.seed = run.model.name, run.seed
         for result in _failures(run, since):
             raise InputError(f"{result.stage} has failed in this sweep: {result.message}")
@@ -78,7 +81,7 @@ def attempt(
         print(f"chessrl: failed: {cell.message}", file=sys.stderr, flush=True)
         if run is not None:
             cell.told_by = next((result.identity for result in _failures(run, since)), "")
-    write_json(place / FOLDER / f"{cell.identity}.json", dataclasses.asdict(cell))
+    write_json(_file(place, cell), dataclasses.asdict(cell))
     return cell
 
 
@@ -119,13 +122,21 @@ def as_result(cell: Cell) -> Result:
     )
 
 
-def told_apart(cells: Sequence[Cell]) -> Mapping[str, str]:
-    """What each cell was told and others were not, by identity."""
+def told_apart(cells: Sequence[Cell]) -> list[str]:
+    """What each cell was told and others were not."""
     common = set.intersection(*(set(cell.overrides) for cell in cells)) if len(cells) > 1 else set()
-    return {
-        cell.identity: " ".join(word for word in cell.overrides if word not in common)
-        for cell in cells
-    }
+    return [" ".join(word for word in cell.overrides if word not in common) for cell in cells]
+
+
+def _file(place: Path, cell: Cell) -> Path:
+    return place / FOLDER / f"{cell.identity}.json"
+
+
+def _stages(run: Run) -> list[Run]:
+    """Stages that have run folders, of those that a cell does."""
+    if run.stage == "pipeline":
+        return stages_of(run)
+    return [run] if run.stage in SETTINGS else []
 
 
 def _named(overrides: Sequence[str]) -> Cell:
@@ -139,7 +150,7 @@ def _named(overrides: Sequence[str]) -> Cell:
 
 def _failures(run: Run, since: float) -> Iterator[Result]:
     """Results of the stages of a cell that failed since a time, in seconds of the epoch."""
-    for one in stages_of(run) if run.stage == "pipeline" else [run]:
+    for one in _stages(run):
         for name in ("trunk", "pretrain") if one.stage == "pretrain" else (one.stage,):
             out = folder(one, name)
             if (result := out.result) is None or result.status != "failed":
