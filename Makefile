@@ -8,7 +8,7 @@ FILE ?= data/starter/games.pgn.bz2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check slow data data-starter data-gnuchess data-pgn data-lichess \
-	data-puzzles mine describe benchmark pretrain traces sft rl harvest evaluate results \
+	data-puzzles mine describe benchmark pretrain traces sft rl harvest evaluate sweep results \
 	clean
 
 help:  ## list the targets
@@ -53,6 +53,9 @@ sft:       ## teach it to think and answer
 rl:        ## let it practise on puzzles
 harvest:   ## make documents of what it solved
 evaluate:  ## measure it: ARGS="evaluate.of=sft"
+
+sweep: setup  ## a study, a cell after the other: EXPERIMENT=tiny; DRY=1 only tells the plan
+	$(RUN) -m $(if $(EXPERIMENT),experiment=$(EXPERIMENT)) $(if $(DRY),dry=true) $(ARGS)
 
 results: setup  ## results.csv and a table of all runs
 	$(RUN) stage=collect runs='outputs/**' $(ARGS)

@@ -150,7 +150,7 @@ def command_line() -> list[str]:
 def main() -> None:
     """Entry point; SIGINT and SIGTERM end it with one line and exit status 130."""
     for word in sys.argv[1:]:
-        if word.startswith("hydra/launcher=") and (missing := _missing(word)):
+        if word.startswith("hydra/launcher=") and (missing := missing_plugin(word)):
             say(f"chessrl: {word} needs `pip install {missing}`")
             sys.exit(2)
     stoppable(job, _farewell)
@@ -160,7 +160,7 @@ LAUNCHERS = {"slurm": "hydra-submitit-launcher", "joblib": "hydra-joblib-launche
 """Packages that launchers of conf/hydra/launcher need."""
 
 
-def _missing(word: str) -> str | None:
+def missing_plugin(word: str) -> str | None:
     """The package that the launcher of `hydra/launcher=NAME` needs and that is not here."""
     package = LAUNCHERS.get(word.partition("=")[2])
     if package is None:

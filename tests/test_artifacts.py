@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import signal
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 import yaml
 
 from chessrl.artifacts import (
+    Busy,
     PassAtK,
     Result,
     RunFolder,
@@ -188,6 +191,7 @@ def test_the_same_run_goes_on_in_its_folder(tmp_path):
 
 CLAIM = """
 import sys
+import threading
 from pathlib import Path
 from chessrl.artifacts import RunFolder
 from chessrl.config import InputError, OptimConfig
@@ -212,6 +216,36 @@ def test_only_one_process_works_in_a_folder(tmp_path):
         assert claim(tmp_path) == f"another process is working in {tmp_path}"
         assert yaml.safe_load((tmp_path / "config.yaml").read_text())["name"] == "x"
     assert claim(tmp_path) == "started"  # and it is free again
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from chessrl.artifacts import RunFolder
+from chessrl.config import OptimConfig
+with RunFolder(Path(sys.argv[1]), "abc").started(OptimConfig(name="adamw", lr=1.0), {}):
+    print("started", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_folder_settles_when_its_process_dies(tmp_path):
+    folder, told = RunFolder(tmp_path / "run", "abc"), []
+    folder.settle(told.append)  # there is no such folder
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder.path)], cwd=ROOT, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout.readline() == b"started\n"
+        threading.Timer(0.3, holder.kill).start()
+        with pytest.raises(Busy, match="another process is working"), folder.started(Whole(), {}):
+            pass
+        folder.settle(told.append, every=0.01)
+        assert holder.wait() == -signal.SIGKILL
+    assert told == [f"waiting for {folder.path}: another process is making it"]
+    with folder.started(Whole(), {}):
+        pass
+    folder.settle(told.append)
+    assert len(told) == 1
 
 
 def test_a_run_that_fails_frees_its_folder(tmp_path):

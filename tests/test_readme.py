@@ -71,7 +71,7 @@ def test_the_pipeline_ends_in_a_table(tiny_settings, tmp_path):
         check=False,
     )
     assert again.returncode == 0, again.stderr
-    collected, keys = pd.read_csv(tmp_path / "results.csv"), ["identity", "bin", "k"]
+    collected, keys = pd.read_csv(tmp_path / "results.csv"), ["identity", "step", "bin", "k"]
     pd.testing.assert_frame_equal(
         collected.sort_values(keys, ignore_index=True),
         table.sort_values(keys, ignore_index=True),

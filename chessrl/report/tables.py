@@ -80,7 +80,7 @@ def show(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> No
     for row in rows:
         table.add_row(*row)
     width = None if Console().is_terminal else 200
-    Console(width=width).print(table)
+    Console(width=width, markup=False).print(table)
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -153,11 +153,24 @@ def test_history_runs_through_every_stage(done_history):
 
 def test_collect_makes_one_tidy_table(done):
     run, results = done
-    table = tidy(collect(f"{run.outputs}/**"))
+    table = tidy(*collect(f"{run.outputs}/**"))
     assert set(table["identity"]) == {result.identity for result in results}
-    row = table[(table["of"] == "rl") & (table["bin"] == "all") & (table["k"] == 1)]
+    measured = table[(table["stage"] == "evaluate") & (table["bin"] == "all") & (table["k"] == 1)]
+    assert measured.set_index("of")["step"].dropna().to_dict() == {"sft": 0, "rl": 5}
+    row = measured[measured["of"] == "rl"]
+    loss = next(one.measures["game_nats_per_token"] for one in results if one.of == "pretrain")
+    assert set(table["loss"].dropna()) == {loss}
+    assert set(table[table["loss"].isna()]["stage"]) == {"prepare"}
     assert len(row) == 1
-    assert row["flops_total"].item() == sum(results[-1].flops.values())
+    curve = table[(table["stage"] == "rl") & (table["bin"] == "all") & (table["k"] == 1)]
+    assert curve["step"].tolist() == [0, 2, 5]
+    with open(folder(run, "rl").path / "curve.csv", newline="") as file:
+        points = [one for one in csv.DictReader(file) if (one["bin"], one["k"]) == ("all", "1")]
+    assert curve["pass_at_k"].tolist() == [float(one["mean"]) for one in points]
+    assert curve["flops_rl"].tolist() == [float(one["flops"]) for one in points]
+    before = sum(flops for stage, flops in results[-1].flops.items() if stage != "rl")
+    assert (curve["flops_total"] - curve["flops_rl"]).tolist() == pytest.approx([before] * 3)
+    assert curve["exact_flops_total"].iloc[-1] == pytest.approx(row["exact_flops_total"].item())
     with pytest.raises(InputError, match="no finished run"):
         collect(f"{run.outputs}/nothing/*")
 

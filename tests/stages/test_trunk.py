@@ -214,7 +214,8 @@ def test_a_trunk_in_use_is_refused(branch):
 def test_a_trunk_is_collected_with_its_branches(branch):
     run = branch(SHORT)
     result = stage.pretrain(run)
-    found = {each.stage: each for each in collect(str(Path(run.outputs) / run.run))}
+    results, _ = collect(str(Path(run.outputs) / run.run))
+    found = {each.stage: each for each in results}
     assert found["trunk"].status == "open" and not found["trunk"].flops
     spent = sum(each.measures.get("flops_spent", 0.0) for each in found.values())
     assert spent == pytest.approx(result.flops["pretrain"])  # one branch: nothing was shared
