@@ -156,7 +156,7 @@ def main() -> None:
     stoppable(job, _farewell)
 
 
-LAUNCHERS = {"slurm": "hydra-submitit-launcher", "joblib": "hydra-joblib-launcher"}
+LAUNCHERS = {"slurm": "hydra-submitit-launcher", "parallel": "hydra-joblib-launcher"}
 """Packages that launchers of conf/hydra/launcher need."""
 
 

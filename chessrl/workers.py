@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -60,7 +61,12 @@ def _remember(work: Callable) -> None:
 
 def _end_with_parent() -> None:
     """A parent that is killed would leave processes that wait for it, and hold its lock."""
-    multiprocessing.parent_process().join()
+    parent = multiprocessing.parent_process()
+    try:
+        parent.join()
+    except ValueError:  # within a process of joblib there is nothing to wait on
+        while os.getppid() == parent.pid:
+            time.sleep(1)
     os._exit(1)
 
 

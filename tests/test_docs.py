@@ -110,3 +110,19 @@ def test_the_commands_of_the_loop_are_accepted(command, configure):
         "rl",
         "evaluate",
     )
+
+
+def test_the_table_of_budgets_agrees_with_conf(configure):
+    page = (DOCS / "sweeps.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\| `budget\.(\w+)` \| (\S+) \| (\S+) \|", page, re.MULTILINE)
+    none, tabletop = configure().budget, configure("budget=tabletop").budget
+    assert {name for name, *_ in table} == {field.name for field in dataclasses.fields(none)}
+    for name, said, other in table:
+        assert agrees(said, getattr(none, name)) and agrees(other, getattr(tabletop, name))
+
+
+def test_every_study_has_its_row():
+    page = (DOCS / "sweeps.md").read_text(encoding="utf-8")
+    table = re.search(r"\| study \| cells \|\n.*?\n\n", page, re.DOTALL).group()
+    studies = {path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml")}
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == studies

@@ -22,7 +22,7 @@ LAUNCHERS = CONF / "hydra" / "launcher"
     ("name", "plugin", "settings"),
     [
         ("slurm", "hydra_submitit_launcher", "SlurmQueueConf"),
-        ("joblib", "hydra_joblib_launcher", "JobLibLauncherConf"),
+        ("parallel", "hydra_joblib_launcher", "JobLibLauncherConf"),
     ],
 )
 def test_each_setting_is_one_of_the_plugins(name, plugin, settings):
@@ -35,7 +35,7 @@ def test_each_setting_is_one_of_the_plugins(name, plugin, settings):
     ("chosen", "target"),
     [
         ((), "BasicLauncher"),
-        (("hydra/launcher=joblib",), "JoblibLauncher"),
+        (("hydra/launcher=parallel",), "JoblibLauncher"),
         (("hydra/launcher=slurm", "trainer.devices=4"), "SlurmLauncher"),
     ],
 )
@@ -58,10 +58,10 @@ def test_without_the_plugin_one_line_says_what_to_install():
     assert line.startswith("chessrl: ") and "pip install hydra-submitit-launcher" in line
 
 
-@pytest.mark.parametrize("word", ["hydra/launcher=joblib", "hydra/launcher=slurm"])
+@pytest.mark.parametrize("word", ["hydra/launcher=parallel", "hydra/launcher=slurm"])
 def test_a_plugin_that_is_missing_is_named(word, monkeypatch):
     monkeypatch.setattr("chessrl.__main__.find_spec", lambda name: None)
-    package = {"joblib": "hydra-joblib-launcher", "slurm": "hydra-submitit-launcher"}
+    package = {"parallel": "hydra-joblib-launcher", "slurm": "hydra-submitit-launcher"}
     assert missing_plugin(word) == package[word.partition("=")[2]]
     assert missing_plugin("hydra/launcher=basic") is None
     monkeypatch.setattr("chessrl.__main__.find_spec", lambda name: name)
