@@ -163,7 +163,7 @@ def test_collect_makes_one_tidy_table(done):
     assert set(table[table["loss"].isna()]["stage"]) == {"prepare"}
     assert len(row) == 1
     curve = table[(table["stage"] == "rl") & (table["bin"] == "all") & (table["k"] == 1)]
-    assert curve["step"].tolist() == [0, 2, 5]
+    assert curve["step"].tolist() == [0, 1, 5]
     with open(folder(run, "rl").path / "curve.csv", newline="") as file:
         points = [one for one in csv.DictReader(file) if (one["bin"], one["k"]) == ("all", "1")]
     assert curve["pass_at_k"].tolist() == [float(one["mean"]) for one in points]
