@@ -9,7 +9,7 @@ FILE ?= data/starter/games.pgn.bz2
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check slow data data-starter data-gnuchess data-pgn data-lichess \
 	data-puzzles mine describe benchmark pretrain traces sft rl harvest evaluate sweep results \
-	clean
+	frontier advise clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -59,6 +59,12 @@ sweep: setup  ## a study, a cell after the other: EXPERIMENT=tiny; DRY=1 only te
 
 results: setup  ## results.csv and a table of all runs
 	$(RUN) stage=collect runs='outputs/**' $(ARGS)
+
+frontier: setup  ## the best split between pretraining and RL by a law: ARGS="law=pre2post"
+	$(RUN) stage=frontier $(ARGS)
+
+advise: setup  ## divide a budget: ARGS="advise.n_params=5e7 advise.tokens=2e9 advise.flops=1e18"
+	$(RUN) stage=advise $(ARGS)
 
 test: setup check  ## lint and all tests but the slow ones
 	$(VENV)/bin/python -m pytest -m 'not slow'

@@ -16,6 +16,7 @@ from omegaconf import DictConfig
 from chessrl.config import InputError, Run, parse
 from chessrl.progress import console, say, silence
 from chessrl.report.describe import describe
+from chessrl.report.laws import report_advice, report_frontier
 from chessrl.report.sweeps import print_plan
 from chessrl.report.tables import print_table, write_results
 from chessrl.scaling.cells import Cell, attempt, planned
@@ -57,6 +58,12 @@ def work(run: Run, overrides: Sequence[str], alone: bool = True) -> None:
     elif run.stage == "describe":
         describe(run)
         return
+    elif run.stage == "frontier":
+        report_frontier(run)
+        return
+    elif run.stage == "advise":
+        report_advice(run)
+        return
     elif run.stage == "collect":
         results, curves = collect(run.runs)
         print_table(results, title=run.runs)
@@ -94,7 +101,7 @@ def _needs_data(run: Run) -> bool:
         return run.dataset is None
     if run.stage == "export":
         return run.checkpoint is None
-    return run.stage not in ("collect", "import")
+    return run.stage not in ("collect", "import", "frontier", "advise")
 
 
 CONF = Path(__file__).resolve().parent.parent / "conf"

@@ -10,6 +10,7 @@ from chessrl.config.data import (
     PuzzleSelection,
 )
 from chessrl.config.harvest import HarvestConfig
+from chessrl.config.law import AdviseConfig, FrontierConfig, LawConfig
 from chessrl.config.model import ModelConfig
 from chessrl.config.rl import (
     AheadConfig,
@@ -34,16 +35,19 @@ from chessrl.config.training import (
 __all__ = [
     "MODELS_OF",
     "STAGES",
+    "AdviseConfig",
     "AheadConfig",
     "BudgetConfig",
     "CurriculumConfig",
     "DataConfig",
     "EngineConfig",
     "EvaluateConfig",
+    "FrontierConfig",
     "GameFilter",
     "HarvestConfig",
     "InputError",
     "KlConfig",
+    "LawConfig",
     "LengthConfig",
     "LossConfig",
     "MineConfig",

@@ -13,6 +13,7 @@ from chessrl.config.base import InputError, require
 from chessrl.config.budget import BudgetConfig
 from chessrl.config.data import DataConfig, EngineConfig, MineConfig
 from chessrl.config.harvest import HarvestConfig
+from chessrl.config.law import AdviseConfig, FrontierConfig, LawConfig
 from chessrl.config.model import ModelConfig
 from chessrl.config.rl import RlConfig
 from chessrl.config.training import (
@@ -26,7 +27,7 @@ from chessrl.config.training import (
 
 STAGES = (
     "prepare", "pretrain", "traces", "sft", "rl", "harvest", "evaluate", "pipeline", "collect",
-    "mine", "describe", "export", "import",
+    "mine", "describe", "export", "import", "frontier", "advise",
 )  # fmt: skip
 
 
@@ -64,6 +65,9 @@ class Run:
     harvest: HarvestConfig
     evaluate: EvaluateConfig
     trainer: TrainerConfig
+    law: LawConfig
+    frontier: FrontierConfig
+    advise: AdviseConfig
 
     def __post_init__(self) -> None:
         require(self.stage in STAGES, f"stage={self.stage}: one of {', '.join(STAGES)}")
@@ -73,7 +77,8 @@ class Run:
             f"pretrain.context={self.pretrain.context} leaves no room after a board: at least 80",
         )
         require(
-            self.checkpoint is None or self.stage not in ("pipeline", "prepare", "mine", "import"),
+            self.checkpoint is None
+            or self.stage not in ("pipeline", "prepare", "mine", "import", "frontier", "advise"),
             f"checkpoint= cannot be used with stage={self.stage}",
         )
         require(
