@@ -54,7 +54,8 @@ def test_advice_is_a_few_lines(configure, capsys):
     report_advice(configure("stage=advise", "advise.n_params=20.5e6", "advise.tokens=3e11",
                             "advise.flops=1e19"))  # fmt: skip
     assert capsys.readouterr().out.startswith("pretrain no more (loss ")
-    small = ("advise.n_params=47.3e6", "advise.tokens=1e9", "advise.flops=1e18")
+    small = ("advise.n_params=47.3e6", "advise.tokens=1e9", "advise.loss=0.9",
+             "advise.flops=1e18")  # fmt: skip
     report_advice(configure("stage=advise", *small))
     assert "RL does not pay with this budget" in capsys.readouterr().out
     with pytest.raises(InputError, match=r"needs advise.n_params= and advise.flops="):
