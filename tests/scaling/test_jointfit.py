@@ -35,14 +35,14 @@ def test_it_comes_back_exactly_without_noise(make_curves, published):
 
 
 def test_it_comes_back_with_noise(make_curves, published):
-    fit = fit_joint(make_curves(0.003, 2e-4), draws=30)
+    fit = fit_joint(make_curves(0.001, 2e-4), draws=30)
     allowed = {"loss.a": 0.2, "loss.b": 0.2, "slope.constant": 0.1, "slope.params": 0.2,
-               "floor.scale": 0.1, "reward.offset": 0.2}  # fmt: skip
+               "floor.scale": 0.1, "reward.offset": 0.1}  # fmt: skip
     for name, found, true in zip(NAMES, values(fit), values(published), strict=True):
         assert found == pytest.approx(true, rel=allowed.get(name, 0.03)), name
         low, high = fit.intervals[name]
         assert low < found < high or name.startswith("loss")
-    assert 0.0025 < fit.rmse < 0.0045 and fit.r2 > 0.99 and fit.spearman > 0.99
+    assert 0.0008 < fit.rmse < 0.0015 and fit.r2 > 0.99 and fit.spearman > 0.99
     assert len(fit.refits) == 30
 
 
