@@ -18,7 +18,7 @@ from typing import Any
 from chessrl.artifacts import Result, failure, read_json, write_json
 from chessrl.config import InputError, Run
 from chessrl.stages.pipeline import stages_of
-from chessrl.stages.runs import SETTINGS, folder, run_identity
+from chessrl.stages.runs import folders, run_identity
 
 SWEEP = "CHESSRL_SWEEP"
 """Environment variable that names the sweep of a process, and with it the time of its beginning."""
@@ -68,7 +68,7 @@ def attempt(
     try:
         run = configured()
         _file(place, cell).unlink(missing_ok=True)  # of a time when it was refused
-        for one in _stages(run)[-1:]:
+        for one in stages_of(run)[-1:]:
             cell.identity = run_identity(one, one.stage)
         cell.model, cell.seed = run.model.name, run.seed
         for result in _failures(run, since):
@@ -132,13 +132,6 @@ def _file(place: Path, cell: Cell) -> Path:
     return place / FOLDER / f"{cell.identity}.json"
 
 
-def _stages(run: Run) -> list[Run]:
-    """Stages that have run folders, of those that a cell does."""
-    if run.stage == "pipeline":
-        return stages_of(run)
-    return [run] if run.stage in SETTINGS else []
-
-
 def _named(overrides: Sequence[str]) -> Cell:
     text = "\n".join(sorted(overrides))
     return Cell(
@@ -150,9 +143,8 @@ def _named(overrides: Sequence[str]) -> Cell:
 
 def _failures(run: Run, since: float) -> Iterator[Result]:
     """Results of the stages of a cell that failed since a time, in seconds of the epoch."""
-    for one in _stages(run):
-        for name in ("trunk", "pretrain") if one.stage == "pretrain" else (one.stage,):
-            out = folder(one, name)
+    for one in stages_of(run):
+        for out in folders(one, one.stage):
             if (result := out.result) is None or result.status != "failed":
                 continue
             if (out.path / "result.json").stat().st_mtime >= since:

@@ -65,7 +65,7 @@ class Plan:
     def add(self, told: str, run: Run) -> None:
         """Add a cell by its configuration."""
         cell = PlannedCell(told)
-        for one in stages_of(run) if run.stage == "pipeline" else [run]:
+        for one in stages_of(run):
             self._add_stage(cell, one)
         self.cells.append(cell)
 

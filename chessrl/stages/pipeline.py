@@ -14,7 +14,7 @@ from chessrl.stages.mine import mine
 from chessrl.stages.prepare import prepare
 from chessrl.stages.pretrain import pretrain
 from chessrl.stages.rl import rl
-from chessrl.stages.runs import TRAINED, folder, with_stage
+from chessrl.stages.runs import SETTINGS, TRAINED, folder, folders, with_stage
 from chessrl.stages.sft import sft
 from chessrl.stages.traces import traces
 
@@ -41,7 +41,9 @@ def pipeline(run: Run, overrides: Sequence[str] = ()) -> list[Result]:
 
 
 def stages_of(run: Run) -> list[Run]:
-    """The configuration of each stage of the pipeline, in their order."""
+    """The configuration of each stage with a run folder that a job does, in their order."""
+    if run.stage != "pipeline":
+        return [run] if run.stage in SETTINGS else []
     each = []
     for stage in ("prepare", "pretrain", "traces", "sft", "rl"):
         each.append(with_stage(_on_its_devices(run, stage), stage))
@@ -71,8 +73,8 @@ def _on_its_devices(run: Run, stage: str) -> Run:
 def _do(run: Run, stage: str, overrides: Sequence[str]) -> Result:
     out = folder(run, stage)
     if needs_group(run, stage):  # whose processes could only say that they were refused
-        for name in ("trunk", stage) if stage == "pretrain" else (stage,):
-            folder(run, name).settle(say)
+        for made in folders(run, stage):
+            made.settle(say)
     while True:
         known = out.finished is not None
         try:

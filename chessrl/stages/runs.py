@@ -123,6 +123,12 @@ def folder(run: Run, stage: str) -> RunFolder:
     return RunFolder(Path(run.outputs) / run.run / f"{label}-{name}", name)
 
 
+def folders(run: Run, stage: str) -> list[RunFolder]:
+    """The folders that a stage may work in: pretraining has its trunk's before its own."""
+    names = ("trunk", stage) if stage == "pretrain" else (stage,)
+    return [folder(run, name) for name in names]
+
+
 def parent(run: Run, stage: str) -> RunFolder:
     """The finished run of an earlier stage.
 

@@ -107,3 +107,10 @@ def test_an_unknown_machine_is_measured(tiny, tmp_path):
     plan.add("", tiny(tmp_path, *MEANS))
     assert plan.speed.measured
     assert 0.01 < plan.cells[0].seconds < 1000
+
+
+@pytest.mark.parametrize("stage", ["collect", "describe", "frontier", "advise"])
+def test_a_stage_without_a_run_folder_costs_nothing(configure, stage):
+    plan = Plan(TIMED)
+    plan.add("told", configure(f"stage={stage}"))
+    assert plan.cells[0].stages == {} and totals(plan.cells) == (0, 0, 0)
