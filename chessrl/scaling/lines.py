@@ -92,8 +92,6 @@ def fit_exponential(
     x, y = columns(x=x, y=y)
     names = ("offset", "scale", "rate") if offset else ("scale", "rate")
     enough(len(x), len(names), "exponential")
-    if np.ptp(x) == 0:
-        raise InputError("exponential: one value of x says nothing of a rate")
     order = np.lexsort((y, x))
     x, y = x[order], y[order]
     labels = np.arange(len(x)) if runs is None else np.asarray(runs).ravel()[order]
