@@ -117,7 +117,5 @@ def _rewards(
     """Reward (-inf outside the law), loss and tokens when each share of what is left pretrains."""
     law = through(law, n_params, tokens, loss)
     reached = tokens + shares * left / (TRAIN * n_params)
-    some = np.where(reached > 0, reached, 1.0)
-    held = (reached > 0) & law.holds(n_params, some)
-    rewards = law.predict(n_params, some, left * (1 - shares))
-    return np.where(held, rewards, -np.inf), law.loss.predict(n_params, some), reached
+    rewards = law.attainable(n_params, reached, left * (1 - shares))
+    return rewards, law.loss.predict(n_params, reached), reached

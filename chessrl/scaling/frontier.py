@@ -50,11 +50,7 @@ def best_splits(
 
     def reward(shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         tokens = (budgets * (1 - shares) - sft_flops) / (TRAIN * n_params)
-        possible = tokens > 0
-        some = np.where(possible, tokens, 1.0)
-        possible &= law.holds(n_params, some)
-        found = law.predict(n_params, some, budgets * shares)
-        return np.where(possible, found, -np.inf), tokens
+        return law.attainable(n_params, tokens, budgets * shares), tokens
 
     coarse = np.broadcast_to(np.linspace(0, 1, SHARES), (len(budgets), SHARES))
     rewards, _ = reward(coarse)

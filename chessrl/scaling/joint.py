@@ -80,6 +80,13 @@ class JointLaw:
         slope = self.slope.predict(n_params, tokens)
         return (self.loss.predict(n_params, tokens) < self.max_loss) & (slope >= 0)
 
+    def attainable(self, n_params: ArrayLike, tokens: ArrayLike, rl_flops: ArrayLike) -> np.ndarray:
+        """What `predict` says where the law holds; -inf elsewhere, and without any token."""
+        tokens = np.asarray(tokens, float)
+        some = np.where(tokens > 0, tokens, 1.0)
+        held = (tokens > 0) & self.holds(n_params, some)
+        return np.where(held, self.predict(n_params, some, rl_flops), -np.inf)
+
     def predict(
         self,
         n_params: ArrayLike,
