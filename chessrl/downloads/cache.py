@@ -14,7 +14,6 @@ import dataclasses
 import errno
 import fcntl
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -25,8 +24,8 @@ from urllib.parse import unquote, urlsplit
 
 import requests
 
+from chessrl.artifacts import read_json, write_json
 from chessrl.artifacts import sha256 as hash_of
-from chessrl.artifacts import write_json
 from chessrl.config import InputError
 from chessrl.downloads.transfer import (
     AGAIN,
@@ -82,7 +81,7 @@ def places(url: str, folder: Path) -> list[Path]:
 def read_note(path: Path) -> Note | None:
     """The note of a file, None where there is none that can be read."""
     try:
-        return Note(**json.loads(_beside(path, ".json").read_text(encoding="utf-8")))
+        return Note(**read_json(_beside(path, ".json")))
     except (OSError, ValueError, TypeError):
         return None
 

@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from chessrl.artifacts import sha256
+from chessrl.artifacts import read_json, sha256
 from chessrl.config import InputError, ModelConfig
 from chessrl.policy.export import ABOUT, WEIGHTS, Vocabulary, architecture, their_name
 from chessrl.policy.transformer import INITIAL_SPREAD, Transformer
@@ -101,7 +101,7 @@ def read_folder(folder: Path, vocabulary: Vocabulary, released: int, seed: int) 
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
     except FileNotFoundError:
         raise Refused(f"there is no {path.name}") from None
     except ValueError as error:

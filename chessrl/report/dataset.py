@@ -1,12 +1,12 @@
 """Statistics of a whole dataset folder, and the same as plain numbers for dataset.json."""
 
-import json
 from collections import Counter
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
+from chessrl.artifacts import read_json
 from chessrl.board.records import SPLITS
 from chessrl.board.tokens import TOKENS, VOCABULARY_HASH
 from chessrl.config import InputError
@@ -110,7 +110,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        manifest = json.loads(file.read_text(encoding="utf-8"))
+        manifest = read_json(file)
     except ValueError as error:
         raise damaged(file, error) from error
     if not isinstance(manifest, dict):

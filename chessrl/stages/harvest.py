@@ -5,13 +5,12 @@ the form of SFT documents. Pretraining and SFT take the folder as `harvest=`.
 """
 
 import glob
-import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from chessrl.artifacts import Result, sha256
+from chessrl.artifacts import Result, read_json, sha256
 from chessrl.board import tokens
 from chessrl.board.episodes import SOLVED
 from chessrl.board.hashes import HashSet
@@ -116,7 +115,7 @@ def documents_of(run: Run, given: str) -> Path:
     """
     place = Path(given)
     try:
-        manifest = json.loads((place / "manifest.json").read_text(encoding="utf-8"))
+        manifest = read_json(place / "manifest.json")
         finished = manifest["stage"] == "harvest" and (
             Result.read(place / "result.json").status == "done"
         )
