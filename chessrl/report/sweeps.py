@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from chessrl.config import InputError, Run
 from chessrl.progress import say
 from chessrl.report.tables import flops, show, write_results
-from chessrl.scaling.cells import Cell, begin, cells_in, told_apart
+from chessrl.scaling.cells import Cell, begin, cells_in, runs_with_cells, told_apart
 from chessrl.scaling.collect import collect, tidy
 from chessrl.scaling.plan import Plan, Planned, PlannedCell, totals
 from chessrl.scaling.speed import COUNTED
@@ -60,17 +60,16 @@ class Sweep(Callback):
         """Tables of every run that had a cell; returns the exit status."""
         ran = 0
         failed: list[Cell] = []
-        for place in sorted({path.parent for path in outputs.rglob("cells/*.json")}):
-            cells = cells_in(place.parent)
-            ours = [cell for cell in cells if cell.sweep == self.name]
+        for place in runs_with_cells(outputs):
+            ours = [cell for cell in cells_in(place) if cell.sweep == self.name]
             if not ours:
                 continue
             ran += len(ours)
             failed += [cell for cell in ours if cell.status == "failed"]
-            results, curves = collect(str(place.parent))
-            write_results(place.parent, tidy(results, curves), results)
-            show(f"{place.parent}: cells", *cell_table(ours))
-            say(f"written: {place.parent / 'results.csv'} and {place.parent / 'results.md'}")
+            results, curves = collect(str(place))
+            write_results(place, tidy(results, curves), results)
+            show(f"{place}: cells", *cell_table(ours))
+            say(f"written: {place / 'results.csv'} and {place / 'results.md'}")
         if failed:
             say(f"chessrl: {len(failed)} of {ran} cells failed; the same command redoes only those")
         return int(bool(failed))

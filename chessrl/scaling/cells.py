@@ -102,12 +102,17 @@ def cells_in(place: Path) -> list[Cell]:
         InputError: one is damaged.
     """
     cells = []
-    for path in place.rglob(f"{FOLDER}/*.json"):
+    for path in _records(place):
         try:
             cells.append(Cell(**read_json(path)))
         except (TypeError, ValueError) as error:
             raise InputError(f"{path} is damaged ({error}): remove it") from error
     return sorted(cells, key=lambda cell: cell.identity)
+
+
+def runs_with_cells(outputs: Path) -> list[Path]:
+    """Folders of runs within a folder that have records of cells."""
+    return sorted({path.parent.parent for path in _records(outputs)})
 
 
 def as_result(cell: Cell) -> Result:
@@ -126,6 +131,10 @@ def told_apart(cells: Sequence[Cell]) -> list[str]:
     """What each cell was told and others were not."""
     common = set.intersection(*(set(cell.overrides) for cell in cells)) if len(cells) > 1 else set()
     return [" ".join(word for word in cell.overrides if word not in common) for cell in cells]
+
+
+def _records(place: Path) -> Iterator[Path]:
+    return place.rglob(f"{FOLDER}/*.json")
 
 
 def _file(place: Path, cell: Cell) -> Path:
